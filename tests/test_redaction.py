@@ -30,8 +30,10 @@ from policies.redaction import (
     PLACEHOLDER,
     Finding,
     Redacted,
+    is_word_like,
     looks_like_placeholder,
     merge_findings,
+    moved,
     outside_placeholders,
     replace_findings,
     to_original,
@@ -358,6 +360,99 @@ def test_placeholders_are_never_redacted_but_what_stands_between_them_is() -> No
     assert outside_placeholders(text, [Finding(0, len(text), "token")]) == (Finding(14, 20, "token"),)
 
 
+def test_what_is_left_beside_placeholders_is_taken_where_it_is_more_than_punctuation() -> None:
+    text = "ab1 [redacted:aws] cdef [redacted:jwt] gh2 tail"
+    cdef, gh2 = (18, 24), (38, 42)
+    assert (text[slice(*cdef)], text[slice(*gh2)]) == (" cdef ", " gh2")
+    assert outside_placeholders(text, [Finding(0, 42, "token")]) == (Finding(*cdef, "token"),)
+    whole = [Finding(0, 3, "aws"), Finding(5, 12, "jwt"), Finding(39, 42, "token"), Finding(43, 47, "token")]
+    assert outside_placeholders(text, whole) == (whole[0], *whole[2:])
+    assert outside_placeholders("no placeholder", whole[:1]) == tuple(whole[:1])
+
+
+def test_findings_that_overlap_are_one_by_the_name_of_the_longest() -> None:
+    long = Finding(2, 10, "jwt", "gone")
+    assert merge_findings([Finding(9, 12, "token"), long, Finding(0, 4, "aws")]) == (Finding(0, 12, "jwt"),)
+    assert merge_findings([Finding(9, 12, "token"), long, Finding(0, 4, "aws")])[0].instead == "gone"
+    inside = [Finding(0, 9, "jwt"), Finding(0, 3, "aws"), Finding(4, 8, "token")]
+    assert merge_findings(inside) == (Finding(0, 9, "jwt"),)
+    apart = [Finding(4, 8, "token"), Finding(0, 4, "aws")]
+    assert merge_findings(apart) == (apart[1], apart[0])
+
+
+def test_a_finding_lies_in_its_text() -> None:
+    assert replace_findings("abcd", [Finding(1, 4, "token")]).text == "a[redacted:token]"
+    assert replace_findings("abcd", [Finding(1, 3, "token", "")]).text == "ad"
+    assert replace_findings("", []) == Redacted("", ())
+    with pytest.raises(ValueError, match="ends at 5"):
+        replace_findings("abcd", [Finding(1, 5, "token")])
+    for start, end in ((-1, 2), (2, 2), (3, 2)):
+        with pytest.raises(ValueError, match="0 <= start < end"):
+            Finding(start, end, "token")
+
+
+def test_a_position_is_led_back_and_forth_over_what_was_replaced() -> None:
+    text = "ab SECRET cd KEY ef"
+    redacted = replace_findings(text, [Finding(3, 9, "token"), Finding(13, 16, "aws", "x")])
+    assert redacted.text == "ab [redacted:token] cd x ef"
+
+    def back(start: int, end: int) -> str:
+        (found,) = to_original(redacted, [Finding(start, end, "jwt")])
+        return text[found.start : found.end]
+
+    assert (back(0, 2), back(20, 22), back(25, 27)) == ("ab", "cd", "ef")
+    assert (back(3, 19), back(5, 8), back(23, 24)) == ("SECRET", "SECRET", "KEY")
+    assert (back(0, 3), back(0, 4), back(18, 22), back(19, 22)) == ("ab ", "ab SECRET", "SECRET cd", " cd")
+    edges = {0: 0, 3: 3, 4: 3, 8: 3, 9: 19, 10: 20, 13: 23, 14: 23, 16: 24, 19: 27}
+    assert {at: moved(redacted, at) for at in edges} == edges
+    assert [moved(redacted, at, is_end=True) for at in (3, 4, 9, 14, 19)] == [3, 19, 19, 24, 27]
+
+
+@pytest.mark.parametrize(
+    ("counts", "chars", "made_up_key"),
+    [
+        ("123456789", 18, True),
+        ("987654321", 24, True),
+        ("ABCDEFGHI", 24, True),
+        ("123456789", 17, False),
+        ("123456789", 25, False),
+        ("12345678", 18, False),
+        ("abcdefghijklmnop", 25, True),
+        ("ABCDEFGHIJKLMNOP", 48, True),
+        ("abcdefghijklmnop", 49, False),
+        ("abcdefghijklmno", 48, False),
+    ],
+)
+def test_a_value_that_counts_is_made_up_as_long_as_it_is_short(counts: str, chars: int, made_up_key: bool) -> None:
+    rest = made_up("mzqkxwMZQKXW57", chars - len(counts))
+    for value in (counts + rest, rest + counts):
+        assert looks_like_placeholder(value) is made_up_key, value
+
+
+@pytest.mark.parametrize(
+    ("value", "is_placeholder"),
+    [
+        ("0000000", True), ("000000", False), ("aaaaaa", True), ("aaaaa", False), ("k9XxX*m", True), ("k9xXx7m", False),
+        ("pass.pass.pass", True), ("my-api-key", True), ("your_token_7Kq", True), ("$TOKEN", True), ("<secret>", True),
+        ("hunter22", False),
+    ],
+)  # fmt: skip
+def test_what_people_write_where_a_secret_would_stand(value: str, is_placeholder: bool) -> None:
+    assert looks_like_placeholder(value) is is_placeholder
+
+
+@pytest.mark.parametrize(
+    ("value", "is_read_aloud"),
+    [
+        ("prod-db-1", True), ("user.session.token", True), ("CamelCaseName", True), ("camelCaseName", True),
+        ("2024-05-01", True), ("release12", True), ("prod-x7Kq2m", False), ("x7Kq2mZp", False), ("7Kq2mZpW", False),
+        ("Release123", False), ("-_-", False),
+    ],
+)  # fmt: skip
+def test_what_a_person_would_read_aloud(value: str, is_read_aloud: bool) -> None:
+    assert is_word_like(value) is is_read_aloud
+
+
 def test_a_secret_cannot_hide_in_a_forged_placeholder() -> None:
     assert TOKEN not in REDACTOR.redact(f"token: [redacted:{TOKEN}] token={TOKEN}").text
     with pytest.raises(ValueError, match="unknown rule family"):
@@ -382,6 +477,14 @@ def test_text_that_never_settles_is_replaced_whole() -> None:
 def test_every_character_is_owned_by_exactly_one_window(length: int, size: int, overlap: int) -> None:
     owned = [at for own, end, low, high in windows(length, size, overlap) for at in range(own, end) if low <= at < high]
     assert owned == list(range(length))
+
+
+def test_a_window_sees_over_its_borders() -> None:
+    assert list(windows(10, 4, 2)) == [(0, 4, 0, 6), (4, 8, 2, 10), (8, 10, 6, 10)]
+    assert list(windows(1, 1, 0)) == [(0, 1, 0, 1)]
+    for size, overlap in ((0, 1), (1, -1)):
+        with pytest.raises(ValueError, match="at least"):
+            list(windows(10, size, overlap))
 
 
 def read(name: str) -> list[dict[str, object]]:
