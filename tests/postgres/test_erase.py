@@ -47,7 +47,7 @@ from memory.erasure.anew import Anew
 from memory.erasure.asking import Asking
 from memory.erasure.job import EraseParts, Erasing
 from memory.erasure.learning import Learning
-from memory.erasure.model import Target
+from memory.erasure.model import Plan, Target
 from memory.erasure.reapply import reapply
 from memory.erasure.receipt import is_genuine, public_key
 from memory.errors import Conflict, LeaseLost, StoreRefused, StoreUnavailable
@@ -238,6 +238,60 @@ async def test_a_document_goes_with_its_last_chunk_unless_its_next_version_waits
     )
     assert left == ("1|1" if waits else "0|0")
     assert rows(bench, "document_chunks") == 0
+
+
+@pytest.mark.parametrize("kind", ["memory", "query", "source_id", "session"])
+async def test_what_is_named_is_looked_for_in_the_callers_own_scope_and_nothing_beside_it_is_meant(
+    bench: Bench, kind: Any
+) -> None:
+    made: dict[str, Commit] = {}
+    for name, session, source in (("eve", "s", "1"), ("eve", "hers", "3"), ("ada", "other", "2"), ("ada", "s", "1")):
+        one = exchange(bench.stores.scope(name), session, 0, WORDS)
+        made[name + session] = replace(one, turns=(replace(one.turns[0], source_id=source), *one.turns[1:]))
+        await bench.stores.write.commit(made[name + session], now=T0)
+    own, hers, ada = made["adas"], made["evehers"], bench.stores.scope("ada")
+
+    async def meant(memory: UUID, source: str, session: str) -> Plan:
+        value = {"memory": str(memory), "query": "herons", "source_id": source, "session": session}[kind]
+        found = (memory,) if kind == "query" else ()
+        return await bench.parts.store.plan(Target(kind, value, ada, memory_ids=found))
+
+    plan = await meant(own.memories[0].memory_id, "1", "s")
+    assert plan.touched == [await bench.stores.scopes.ensure(ada)]
+    assert set(plan.sessions) == ({own.session.session_id} if kind == "session" else set())
+    assert set(plan.turns) == (set() if kind == "session" else {own.turns[0].event_id})
+    assert set(plan.memories) == ({own.memories[0].memory_id} if kind in ("memory", "query") else set())
+    assert await meant(hers.memories[0].memory_id, "3", "hers") == Plan()
+
+
+async def test_what_one_erasure_has_done_is_done_for_no_other(bench: Bench) -> None:
+    ada = bench.stores.scope("ada")
+    await bench.commit(ada, "s")
+    one = exchange(ada, "t", 0, ("they met in Bled", "so they say"))
+    await bench.stores.write.commit(one, now=T0)
+    first = await bench.ask("session", "s", ada)
+    target = Target("query", "Bled", ada, memory_ids=tuple(memory.memory_id for memory in one.memories))
+    others = [await bench.asking.ask(target, datetime.now(UTC)) for _ in range(2)]
+    dying = Dying(bench.stores.database, bench.postgres.embeddings)
+    dying.dies_after = "mark"
+    fence = await bench.leader.lead(60)
+    assert fence is not None
+    for other in others:
+        with pytest.raises(Killed):
+            await Erasing(replace(bench.parts, store=dying)).run(bench.stores.tenant, other, fence)
+    before = [await bench.parts.store.get(bench.stores.tenant, other) for other in others]
+    await bench.run(first)
+    assert [await bench.parts.store.get(bench.stores.tenant, other) for other in others] == before
+    items = "SELECT erasure_id, kind, item FROM erasure_items ORDER BY 1, 2, 3"
+    left = bench.postgres.psql(items).splitlines()
+    assert len(left) == 8, "two memories and two turns, twice"
+    assert before[0] is not None
+    done = next(line for line in left if line.startswith(str(before[0].erasure_id)))
+    await bench.parts.store.item_done(before[0], *done.split("|")[1:])
+    assert bench.postgres.psql(items).splitlines() == [line for line in left if line != done]
+    for other in others:
+        assert (await bench.run(other)).receipt["complete"]
+    assert rows(bench, "erasure_items") == 0
 
 
 @pytest.mark.parametrize("step", STEPS)
