@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.assemble import CLOSING, NO_ROOM, OPENING, OUTDATED, Block, build_block
+from memory.assemble import CLOSING, NO_ROOM, OPENING, OUTDATED, STANDS, Block, build_block
 from memory.model import Candidate
 from memory.ports import ContextRouter
 from memory.read.extract import SentenceCompressor
@@ -142,6 +142,13 @@ def test_budget_holds_the_whole_block_frame_included() -> None:
         assert block.tokens == len(block.text)
 
 
+def test_what_stands_already_is_not_said_again_and_keeps_its_place_of_its_kind() -> None:
+    stands, other, fact = candidate(1, "I like tea."), candidate(2, "I like rum."), candidate(3, "x", kind="semantic")
+    block = block_of(stands, other, fact, limits={"episodes": 1, "facts": 1}, standing=frozenset({stands.memory_id}))
+    assert block.memory_ids == (fact.memory_id,)
+    assert block.left_out == {stands.memory_id: STANDS, other.memory_id: "limit of 1 episodes"}
+
+
 def test_what_does_not_fit_is_skipped_and_a_shorter_one_behind_it_gets_in() -> None:
     long, short = candidate(1, "long " * 100), candidate(2, "short")
     block = block_of(long, short, budget=len(OPENING + CLOSING) + 50)
@@ -208,6 +215,26 @@ def test_a_router_decides_what_stands_whole_and_how_much_of_the_rest() -> None:
 def test_kinds_stand_together_in_the_order_of_the_sections() -> None:
     fact, turn = candidate(1, "a fact", kind="semantic", at=DAY + timedelta(days=1)), candidate(2, "a turn")
     assert items(block_of(turn, fact)) == ["[2026-03-02 user] a fact", "[2026-03-01 user] a turn"]
+
+
+def test_each_kind_has_its_place_and_what_is_of_this_conversation_is_last() -> None:
+    kinds = ["another", "procedural", "episodic", "summary", "semantic", "document"]
+    some = [candidate(n, f"of {kind}", kind=kind, at=DAY - timedelta(days=n)) for n, kind in enumerate(kinds, 1)]
+    about = candidate(20, "the plan", kind="working", at=None)
+    said = replace(candidate(30, "just now", at=DAY - timedelta(days=99)), replayed=True)
+    block = block_of(*some, said, about, limits={**LIMITS, "working": 1, "replay": 1})
+    told = [line.partition("] ")[2] or line for line in items(block)]
+    assert told == [
+        *(f"of {kind}" for kind in reversed(kinds)),
+        "Earlier in this conversation:",
+        "the plan",
+        "just now",
+    ]
+
+
+def test_what_corrects_a_block_above_says_so() -> None:
+    corrects = replace(candidate(1, "The rent is 900."), replaces=True)
+    assert items(block_of(corrects)) == ["[2026-03-01 user, in place of what was quoted above] The rent is 900."]
 
 
 def test_an_older_statement_says_that_it_changed_where_the_later_is_shown_too() -> None:
@@ -299,6 +326,38 @@ def test_what_is_restored_stands_first_then_the_style_then_what_is_recalled() ->
         "From earlier conversations:\n[2026-03-01 user] a fact\n"
     ) + CLOSING  # fmt: skip
     assert block.memory_ids == tuple(UUID(int=n) for n in (1, 2, 3, 4))
+
+
+def given_page(number: int, content: str) -> Candidate:
+    return replace(candidate(number, content, kind="document", role="document", at=None), section="given")
+
+
+@pytest.mark.parametrize(
+    "apart", [restored(1, "the ford"), given_page(1, "the ford"), restored(1, "the ford", "persona")]
+)
+def test_each_section_has_its_heading_and_parts_itself_from_what_is_recalled(apart: Candidate) -> None:
+    heading = {"given": "From a document that this conversation was given:", "persona": "Style asked for:"}
+    (first, item, *rest) = items(block_of(candidate(4, "a fact"), apart, limits={**SECTIONS, "given": 1}))
+    assert first == heading.get(str(apart.section), "Restored from a checkpoint:")
+    assert item.endswith("] the ford")
+    assert rest == ["From earlier conversations:", "[2026-03-01 user] a fact"]
+    assert items(block_of(apart, limits={**SECTIONS, "given": 1})) == [first, item]
+
+
+def test_budget_holds_every_heading_too() -> None:
+    said = replace(candidate(6, "just now"), replayed=True)
+    some = [candidate(4, "a fact"), candidate(5, "the plan", kind="working"), said]
+    limits = {**SECTIONS, "given": 1, "working": 1, "replay": 1}
+    for apart in (
+        [restored(1, "the ford")],
+        [given_page(2, "a page")],
+        [restored(3, "short answers", "persona")],
+        [restored(1, "the ford"), given_page(2, "a page"), restored(3, "short answers", "persona")],
+        [],
+    ):
+        for budget in range(0, 600, 7):
+            block = block_of(*apart, *some, limits=limits, budget=budget)
+            assert block.tokens == len(block.text) <= budget
 
 
 def test_blocks_without_a_section_keep_their_bytes() -> None:
