@@ -11,6 +11,7 @@ from policies.checkpoint import (
     NAME_CHARS_MAX,
     PARTS,
     Costs,
+    Part,
     Said,
     difference,
     fitting,
@@ -50,6 +51,16 @@ def test_what_gives_way_is_the_end_and_never_the_users_own_words(parts: list[Cos
         assert kept == in_order(parts), "what fits is left as it is"
 
 
+def test_summaries_give_way_first_then_documents_facts_and_entities_the_last_of_each_first() -> None:
+    parts = [Costs(part, 10) for part in (*PARTS, "entity", "fact", "document")]
+    firm = ["notes", "goal", "plan", "open", "task", "persona", "preference"]
+    left: list[Part] = ["entity", "entity", "fact", "fact", "document", "document", "summary"]
+    while left:
+        assert [one.part for one in fitting(parts, 10 * len(firm + left))] == firm + left
+        left.pop()
+    assert [one.part for one in fitting(parts, 0)] == firm
+
+
 @given(said, said)
 def test_a_difference_loses_nothing_and_turned_round_says_the_opposite(before: list[Said], after: list[Said]) -> None:
     found, back = difference(before, after), difference(after, before)
@@ -69,8 +80,8 @@ def test_a_note_that_is_worded_anew_is_a_change_and_a_fact_is_another_one() -> N
 @pytest.mark.parametrize("integrity", list(Integrity))
 def test_only_a_users_own_words_become_a_goal_or_a_preference(integrity: Integrity) -> None:
     own = integrity in (Integrity.USER, Integrity.ADMIN)
-    assert may_become("goal", integrity) is may_become("preference", integrity) is own
-    assert may_become("plan", integrity) and may_become("fact", integrity)
+    for part in PARTS:
+        assert may_become(part, integrity) is (own or part not in ("goal", "preference", "persona"))
 
 
 LINES = ("a\nb", "a\x00", "a\u2028b", "a\u2029b")
