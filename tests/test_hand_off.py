@@ -231,6 +231,34 @@ async def test_when_both_refuse_memory_holds_a_bounded_amount_and_the_oldest_goe
         assert queue.ids() == [entry.exchange_id for entry in (entries[0], *entries[5:])]
 
 
+class RefusingSpool(Spool):
+    """A spool that takes nothing for a while."""
+
+    refuses = True
+
+    async def append(self, entry: Entry) -> None:
+        if self.refuses:
+            raise SpoolUnavailable("the disk is full")
+        await super().append(entry)
+
+
+async def test_a_spool_that_takes_exchanges_again_is_foretold_again(
+    queue: SwitchedQueue, counts: Counts, tmp_path: Path
+) -> None:
+    spool = RefusingSpool(tmp_path / "own.spool", MIB)
+    hand_off = a_hand_off(queue, spool, counts)
+    queue.up = False
+    entries = [an_entry() for _ in range(3)]
+    assert (await hand_off.hand_off(entries[0]), hand_off.where()) == ("none", "none")
+    spool.refuses = False
+    assert (await hand_off.hand_off(entries[1]), hand_off.where()) == ("spool", "spool")
+    assert (await hand_off.hand_off(entries[2]), hand_off.where()) == ("spool", "spool")
+    queue.up = True
+    async with draining(hand_off):
+        await asyncio.wait_for(until_empty(hand_off, tmp_path), 30)
+        assert queue.ids() == [entry.exchange_id for entry in entries]
+
+
 async def test_memory_and_spool_are_drained_in_the_order_of_arrival(
     queue: SwitchedQueue, counts: Counts, tmp_path: Path
 ) -> None:
