@@ -19,7 +19,7 @@ def run(service: Service, user: str, *words: str) -> subprocess.CompletedProcess
 
 
 def taught(service: Service, user: str) -> str:
-    """Import three turns and ask about one; the id of the retrieval."""
+    """Import three turns and ask about one; the id of the retrieval, which is stored."""
     turns = ("My boat is called Halcyon.", "The cat sleeps all day.", "Always answer in metric units.")
     lines = "".join(json.dumps({"role": "user", "content": text}) + "\n" for text in turns)
     head = {"X-Memory-User": user}
@@ -32,7 +32,10 @@ def taught(service: Service, user: str) -> str:
         headers={**head, "Content-Type": "application/json"},
     )
     with urlopen(asked) as answer:
-        return str(answer.headers["X-Memory-Retrieval"])
+        retrieval = str(answer.headers["X-Memory-Retrieval"])
+        answer.read()
+    service.settle(X_Memory_User=user)
+    return retrieval
 
 
 def test_a_search_and_a_retrieval_say_why(service: Service, user: str) -> None:
