@@ -156,6 +156,21 @@ def test_words_written_with_vowel_signs_are_words() -> None:
 
 
 @pytest.mark.parametrize(
+    ("said", "others", "asked"),
+    [
+        ("ខ្ញុំរស់នៅភ្នំពេញ", ("ទូករបស់ខ្ញុំឈ្មោះហាល់ស៊ីអន", "រថយន្តរបស់ខ្ញុំពណ៌ក្រហម"), "តើខ្ញុំរស់នៅឯណា"),
+        ("ကျွန်တော်မန္တလေးမြို့မှာနေတယ်", ("ကျွန်တော့်ကားကအနီရောင်", "ခွေးကကြက်သားနဲ့မတည့်ဘူး"), "ဘယ်မြို့မှာနေလဲ"),
+    ],
+    ids=["Khmer", "Burmese"],
+)
+def test_what_is_written_without_spaces_is_found_by_a_part_of_it(said: str, others: Sequence[str], asked: str) -> None:
+    index = index_of(*(item(text, text) for text in (*others, said)))
+    found = index.search(asked, None, 10, now=NOW, where=EVERYTHING)
+    assert names(found)[0] == said
+    assert found[0].parts["lexical"] > found[1].parts["lexical"]
+
+
+@pytest.mark.parametrize(
     ("name", "asked", "is_named"),
     [
         ("राहुल", "राहुल ने क्या खरीदा", True),

@@ -48,7 +48,8 @@ _SIGNS: Final = "\u0300-\u036f" + "".join(
 _SIGNED_WORD: Final = re.compile(f"[^\\W_]+(?:[{_SIGNS}]+[^\\W_]*)*")
 _SIGNED_CHARACTER: Final = re.compile(f".[{_SIGNS}]{{0,8}}", re.DOTALL)
 _CJK: Final = re.compile(
-    "[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af\u0e00-\u0eff\U00020000-\U0003134f]+"
+    "[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
+    "\U00020000-\U0003134f]+"
 )
 _STOPWORD_TEXT: Final = """
     a about above after again against all am an and any are as at be because been before being below between both
