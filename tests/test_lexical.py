@@ -164,6 +164,11 @@ def test_context_counts_less_than_own_words() -> None:
         ("Straße", "strasse"),
         ("مُحَمَّد محـــمد", "محمد محمد"),
         ("שָׁלוֹם", "שלום"),
+        ("Daten\u00adschutz", "Datenschutz"),
+        ("super\u200bcali \ufefffoot\u2060ball", "supercali football"),
+        ("ශ්\u200dරී", "ශ්රී"),
+        ("葛\U000e0100城", "葛城"),
+        ("کتاب\u200cها", "کتاب ها"),
     ],
 )
 def test_case_and_accents_are_folded(one: str, other: str) -> None:

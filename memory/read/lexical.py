@@ -46,6 +46,9 @@ _SIGNS: Final = "\u0300-\u036f" + "".join(
     map(chr, filter(is_sign, chain(range(0x700, 0x1D00), range(0xA800, 0xAC00), range(0x11000, 0x12000))))
 )
 _SIGNED_WORD: Final = re.compile(f"[^\\W_]+(?:[{_SIGNS}]+[^\\W_]*)*")
+# Not seen, and no part of how a word is spelled: soft hyphens, joiners, marks of direction, variants. NFKC keeps them.
+# What Persian parts a word's endings from it with (U+200C) parts them here too.
+_UNSEEN: Final = re.compile("[\u00ad\u200b\u200d-\u200f\u2060\ufe00-\ufe0f\ufeff\U000e0100-\U000e01ef]")
 _SIGNED_CHARACTER: Final = re.compile(f".[{_SIGNS}]{{0,8}}", re.DOTALL)
 _CJK: Final = re.compile(
     "[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
@@ -138,13 +141,18 @@ def _words(folded: str) -> Iterator[re.Match[str]]:
 
 def _folded(text: str) -> str:
     """NFKC, casefolded, without accents: "Café" and "cafe" are one word. Dakuten and Hangul stay as they are."""
-    folded = normalised("NFKC", text).casefold()
+    folded = _case_aside(text)
     return folded if folded.isascii() else without_accents(folded)
 
 
 def _casefolded(text: str) -> str:
     """The same with accents, composed."""
-    return normalised("NFC", without_points(normalised("NFKC", text).casefold()))
+    return normalised("NFC", without_points(_case_aside(text)))
+
+
+def _case_aside(text: str) -> str:
+    folded = normalised("NFKC", text).casefold()
+    return folded if folded.isascii() else _UNSEEN.sub("", folded)
 
 
 def _add_word(word: str, terms: list[str]) -> None:
