@@ -399,7 +399,7 @@ def ablations() -> Mapping[str, tuple[Any, dict[str, object], Variant]]:
         "context not thinned": (ranking, {"CONTEXT_TERMS": 10**9}, base),
         "no date among the words": (index_module, {"date_words": lambda _: ""}, base),
         "no stemming": (lexical_module, {"stem": lambda word: word}, base),
-        "stopwords kept": (lexical_module, {"_STOPWORDS": frozenset()}, base),
+        "stopwords kept": (lexical_module, {"STOPWORDS": frozenset()}, base),
         "k1 .9": (lexical_module, {"K1": 0.9}, base),
         "k1 1.6": (lexical_module, {"K1": 1.6}, base),
         "b .5": (lexical_module, {"B": 0.5}, base),

@@ -177,6 +177,10 @@ def test_what_is_written_without_spaces_is_found_by_a_part_of_it(said: str, othe
         ("राहुल", "वह हीरा लो", False),  # "take that diamond": it holds the letters
         ("José", "What did Jose buy?", True),
         ("Jose\u0301", "What did José buy?", True),
+        ("Will", "Will it fly?", False),
+        ("Will", "Where did Will buy it?", True),
+        ("Will Byron", "Will Byron buy it?", True),
+        ("Me", "Tell me what it costs", False),
     ],
 )
 def test_a_speaker_is_named_by_the_whole_name_however_it_is_encoded(name: str, asked: str, is_named: bool) -> None:

@@ -62,7 +62,7 @@ _STOPWORD_TEXT: Final = """
     them themselves then there these they this those through to too under until up ve very was we were what when where
     which while who whom why will with would you your yours yourself yourselves
     hello hey hi ok okay please thank thanks yes"""
-_STOPWORDS: Final = frozenset(_STOPWORD_TEXT.split())
+STOPWORDS: Final = frozenset(_STOPWORD_TEXT.split())
 _VOWELS: Final = frozenset("aeiouy")
 # Words whose stem is kept: tokenising takes 51 us a thousand characters with it, 83 without; about 5 MB.
 _STEMS_KEPT: Final = 32_768
@@ -156,7 +156,7 @@ def _case_aside(text: str) -> str:
 
 
 def _add_word(word: str, terms: list[str]) -> None:
-    if word and word not in _STOPWORDS:
+    if word and word not in STOPWORDS:
         terms.append(stem(word[:TERM_CHARS_MAX]))
 
 

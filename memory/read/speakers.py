@@ -7,16 +7,21 @@ refuses nothing.
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memory.read.columns import Visible, grown
-from memory.read.lexical import words_in
+from memory.read.lexical import STOPWORDS, words_in
 
 _NOBODY = -1
+# Where a word that is a name as well is that name: "Does Will come?", not "Will it rain?".
+_WRITTEN_AS_NAME: Final = re.compile(r"(?<=[\w,'\u2019] )[A-Z]\w+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +63,7 @@ class Speakers:
         """Whom the query names among those who spoke; None for nobody, and where nobody else spoke."""
         asked = frozenset(words_in(query))
         found = {words: code for words, code in self._codes.items() if self._items[code] and _says(asked, words)}
+        found = _without_stopwords(found, query) if any(map(STOPWORDS.issuperset, found)) else found
         if not found:
             return None
         of = self._of[visible.pick]
@@ -66,6 +72,12 @@ class Speakers:
         if not theirs.any() or not others.any():
             return None
         return Named(theirs, others, frozenset(word for words in found for word in words))
+
+
+def _without_stopwords(found: Mapping[tuple[str, ...], int], query: str) -> dict[tuple[str, ...], int]:
+    """The names in a query but for those that are stopwords, unless they are written there as names."""
+    written = frozenset(words_in(" ".join(_WRITTEN_AS_NAME.findall(query))))
+    return {words: code for words, code in found.items() if not STOPWORDS.issuperset(words) or _says(written, words)}
 
 
 def _says(asked: frozenset[str], name: tuple[str, ...]) -> bool:
