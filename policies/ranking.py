@@ -36,7 +36,8 @@ CONTEXT_TERMS: Final = 40
 # .978. One turn of context, two, three: LoCoMo .740, .768, .770, MemSim .984, .986, .983; BEAM-100K never moves.
 QUESTION_CONTEXT: Final = 1.0
 OTHER_CONTEXT: Final = 0.2
-_QUESTION_MARKS: Final = frozenset("?？؟;⸮")  # Latin, CJK, Arabic, Greek
+# Latin, CJK, Arabic, Armenian, Ethiopic, Greek: that one is a semicolon, which anywhere else ends a line of code.
+_QUESTION_MARK: Final = re.compile("[?？؟⸮՞፧\u037e]|[\u0370-\u03ff\u1f00-\u1fff] ?;")
 
 # Terms at which what a model said is demoted in full. A shorter reply is talk: with LoCoMo's second speaker imported
 # as assistant a flat demotion gives .621 in place of .768, this one .765, and BEAM-100K does not move.
@@ -176,7 +177,7 @@ def context_weight(own_terms: int, context: str, context_terms: int) -> float:
     if not context_terms:
         return 0.0
     kind = QUESTION_CONTEXT
-    if _QUESTION_MARKS.isdisjoint(context):
+    if not _QUESTION_MARK.search(context):
         kind = 0.0 if is_unspaced(context) else OTHER_CONTEXT
     return kind * min(1.0, SHORT_TURN_TERMS / max(own_terms, 1)) * min(1.0, CONTEXT_TERMS / context_terms)
 

@@ -73,7 +73,10 @@ def test_a_persons_words_are_never_demoted_and_a_models_by_their_length() -> Non
 def test_a_question_belongs_to_its_answer() -> None:
     assert context_weight(SHORT_TURN_TERMS, "Where do you live?", CONTEXT_TERMS) == 1.0
     assert context_weight(SHORT_TURN_TERMS, "你住在哪里？", CONTEXT_TERMS) == 1.0
+    assert context_weight(SHORT_TURN_TERMS, "Πού μένεις;", CONTEXT_TERMS) == 1.0
+    assert context_weight(SHORT_TURN_TERMS, "Որտե՞ղ ես ապրում", CONTEXT_TERMS) == 1.0
     assert context_weight(SHORT_TURN_TERMS, "I live here.", CONTEXT_TERMS) == OTHER_CONTEXT
+    assert context_weight(SHORT_TURN_TERMS, "let x = 1;", CONTEXT_TERMS) == OTHER_CONTEXT
 
 
 @given(st.integers(0, 10_000), st.integers(0, 10_000), st.booleans())
