@@ -1,12 +1,15 @@
-"""Where the sentences of a text stand: a text in, character ranges out. Pure; knows the ends of Latin and CJK sentences
-and of lines, refuses nothing."""
+"""Where the sentences of a text stand: a text in, character ranges out. Pure; refuses nothing.
+
+Knows the ends of Latin and CJK sentences, of those in Arabic, Armenian, Ethiopic and the scripts of South and
+South-East Asia, and of lines.
+"""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
-_SENTENCE_END: Final = re.compile(r"(?<=[.!?…])\s+|(?<=[。！？])|\n+")
+_SENTENCE_END: Final = re.compile(r"(?<=[.!?…؟۔։።፧।॥။។])\s+|(?<=[。！？])|\n+")
 CHARS_MAX: Final = 300
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -25,6 +26,22 @@ def test_the_sentence_that_answers_is_kept_and_what_is_left_out_is_marked() -> N
     assert len(short) <= 120 + 4
     assert short.startswith("… ")
     assert short.endswith(" …")
+
+
+@pytest.mark.parametrize(
+    ("chatter", "answer", "question"),
+    [
+        ("आज का दिन बहुत लंबा था और कुछ नहीं हुआ। ", "मेरी बहन दिल्ली में रहती है।", "बहन कहाँ रहती है"),
+        ("کل دن بہت لمبا تھا اور کچھ نہیں ہوا۔ ", "میری بہن لاہور میں رہتی ہے۔", "بہن کہاں رہتی"),
+        ("هل كان اليوم طويلا جدا ولم يحدث شيء؟ ", "أختي تسكن في القاهرة؟", "أين تسكن أختي"),
+    ],
+    ids=["Hindi", "Urdu", "Arabic"],
+)
+def test_sentences_end_as_their_script_ends_them(chatter: str, answer: str, question: str) -> None:
+    text = chatter * 5 + answer + " " + chatter * 6
+    short = compress(text, (0, len(text)), terms(question), 80)
+    assert answer in short
+    assert len(short) <= 80 + 4
 
 
 def test_sentences_keep_their_order_and_neighbours_are_not_torn_apart() -> None:
