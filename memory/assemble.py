@@ -12,7 +12,7 @@ No clock, no id: the same memories give the same bytes. Pure; refuses nothing.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
@@ -52,7 +52,18 @@ STANDS: Final = "stands in this conversation already"
 NO_ROOM: Final = "budget"
 OUTDATED: Final = "what has taken its place has no room"
 _LIMIT: Final = "limit of"
+# How far beside the best window other forms of the question's words are looked for: as far as an excerpt is read.
+_BESIDE_CHARS: Final = 2_400
 _NO_PLACE: Final = (NO_ROOM, OUTDATED, _LIMIT)
+
+
+Worded = Callable[[str, str | None, Mapping[str, float]], Mapping[str, float]]
+"""A text, its language and the terms of a question in; these and the forms in which the text has them out."""
+
+
+def as_asked(text: str, language: str | None, terms: Mapping[str, float]) -> Mapping[str, float]:
+    """The terms themselves."""
+    return terms
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,14 +91,16 @@ def build_block(
     router: ContextRouter,
     compressor: Compressor,
     standing: Set[UUID] = frozenset(),
+    worded: Worded = as_asked,
 ) -> Block:
     """Take admitted candidates best first while tier limits and the budget allow; write them by kind, oldest first.
 
     What is `standing` in the conversation since an earlier turn is not said again, and counts within its tier: it is
     given all the same. `limits` gives the most items per tier (`episodes`, `facts`, `procedures`, `tasks`, `replay`,
-    `working`, `checkpoint`, `given`), `terms` the idf of each term of the question. What does not fit is skipped, so
-    that a short good one behind a long one still gets in, but for what is said otherwise later by one that was skipped:
-    alone it would be given as what holds. What is restored is whole or not there: half a note is a wrong note.
+    `working`, `checkpoint`, `given`), `terms` the idf of each term of the question, `worded` these as a text has them.
+    What does not fit is skipped, so that a short good one behind a long one still gets in, but for what is said
+    otherwise later by one that was skipped: alone it would be given as what holds. What is restored is whole or not
+    there: half a note is a wrong note.
     """
     headings = (_BEFORE if any(map(_is_of_session, candidates)) else "") + _headings(candidates)
     frame = counter.count(OPENING + CLOSING + headings)
@@ -111,7 +124,7 @@ def build_block(
             left_out[candidate.memory_id] = f"{_LIMIT} {limits.get(tier, 0)} {tier}"
         else:
             chars = None if candidate.section else router.excerpt_chars(candidate, len(taken) - _apart(used), terms)
-            item = _render(candidate, chars, terms, compressor)
+            item = _render(candidate, chars, terms, compressor, worded)
             cost = counter.count(_opened(candidate, {candidate.later} if candidate.later else set()) + item) + 1
             if cost > left:
                 left_out[candidate.memory_id] = NO_ROOM
@@ -197,11 +210,15 @@ def _opened(candidate: Candidate, shown: Set[UUID], more: str = "") -> str:
     return f"[{date}{role}{', ' + origin if origin else ''}{changed}{replaces}{more}] "
 
 
-def _render(candidate: Candidate, chars_max: int | None, terms: Mapping[str, float], compressor: Compressor) -> str:
+def _render(
+    candidate: Candidate, chars_max: int | None, terms: Mapping[str, float], compressor: Compressor, worded: Worded
+) -> str:
     """An item's words, each further line marked; all of them, or what matters in about so many characters."""
     excerpt = candidate.content
     if chars_max is not None and chars_max < len(excerpt):
-        excerpt = compressor.compress(excerpt, candidate.shown, terms, chars_max)
+        start, end = candidate.shown
+        near = excerpt[max(0, start - _BESIDE_CHARS) : min(end, start + _BESIDE_CHARS) + _BESIDE_CHARS]
+        excerpt = compressor.compress(excerpt, candidate.shown, worded(near, candidate.language, terms), chars_max)
     return marked(excerpt)
 
 

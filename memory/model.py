@@ -107,11 +107,13 @@ class Candidate:
     replaces: bool = False  # it has taken the place of something that this conversation was given
     section: Section | Literal[""] = ""  # it stands under a heading of its own, in the order of `seq`
     same: tuple[UUID, ...] = ()  # other memories that say the same words, which it stands for
+    language: str | None = None  # by whose rules its words are stemmed
 
 
 @dataclass(frozen=True, slots=True)
 class Recall:
-    """What recall found, best first, and how far down the ladder it had to go. `terms`: the question's, with idf."""
+    """What recall found, best first, and how far down the ladder it had to go. `terms`: the question's
+    in all their forms, with idf."""
 
     candidates: tuple[Candidate, ...] = ()
     rung: Rung = "none"

@@ -25,6 +25,7 @@ from memory.model import Candidate, Entry, Placed, Reason, Recall, Retrieval, Ru
 from memory.ports import Compressor, ContextRouter, TokenCounter
 from memory.read.entries import print_of
 from memory.read.ledger import Kept
+from memory.read.lexical import in_a_text
 from memory.read.restore import GIVEN_CHUNKS_MAX
 from memory.read.working_lines import LINES_MAX
 from policies.labels import Sensitivity, derived_sensitivity
@@ -138,6 +139,7 @@ class Rules:
             router=self.router,
             compressor=self.compressor,
             standing=standing,
+            worded=in_a_text,
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,12 +16,16 @@ from memory.adapters import language as language_module
 from memory.adapters.language import CHARS_READ, LanguageModel
 from memory.chain import Digest
 from memory.errors import ModelFileInvalid
+from memory.model import Candidate
+from memory.read.extract import SentenceCompressor
 from memory.read.index import ScopeIndex
 from memory.read.items import Filter, IndexItem
 from memory.read.lexical import LexicalIndex, query_terms, tokenise, weigh
+from memory.read.recall import candidate_of
 from memory.read.stems import SNOWBALL, stem_in
 from memory.write.turns import Message, turn_of
 from policies.redaction import Redacted
+from proxy.prompt import Rules
 from tests.test_scope_index import ask, index_of, item, unit
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -118,6 +122,13 @@ class _Counts:
         return len(text)
 
 
+class _Short:
+    """A router that shows 60 characters of everything."""
+
+    def excerpt_chars(self, candidate: Candidate, place: int, terms: Mapping[str, float]) -> int | None:
+        return 60
+
+
 class _Heard:
     """A detector that notes what it was given."""
 
@@ -198,6 +209,31 @@ def test_a_mixed_scope_answers_in_both_languages() -> None:
     assert ask(index, "where is my key?")[0] == "keys"
     assert ask(index, "Wo sind meine Schlüsseln?")[0] == "schluessel"
     assert ask(index, "wer spielt Schach?")[0] == "schach"
+
+
+@pytest.mark.parametrize(
+    ("language", "chatter", "answer", "asked"),
+    [
+        (
+            "de",
+            "Es war wieder viel los und das Wetter blieb grau. ",
+            "Oma gibt den Kätzchen Lachs.",
+            "Was mag das Kätzchen?",
+        ),
+        ("de", "Es war wieder viel los und das Wetter blieb grau. ", "Sie schenkte mir zwei Bücher.", "Welches Buch?"),
+        ("fr", "La journée était longue et le temps restait gris. ", "Mes chevaux mangent du foin.", "Et le cheval ?"),
+        ("ru", "День был длинным и погода оставалась серой. ", "Ключи лежат в синей вазе.", "Где мой ключ?"),
+    ],
+)
+def test_an_excerpt_has_the_sentence_that_answers_in_another_inflection(
+    language: str, chatter: str, answer: str, asked: str
+) -> None:
+    long_turn = item("long", chatter * 5 + answer + " " + chatter * 5, language=language)
+    index = index_of(long_turn, item("other", chatter, language=language))
+    prepared = index.prepare(asked, now=NOW, where=Filter())
+    found = replace(candidate_of(index.rank(prepared, None, 1)[0]), admitted=True)
+    rules = Rules({"episodes": 1}, _Counts(), _Short(), SentenceCompressor())
+    assert answer in rules.block([found], prepared.told, 10_000).text
 
 
 def test_a_word_counts_once_whatever_its_forms() -> None:

@@ -181,6 +181,20 @@ def _query_words(text: str) -> Iterator[tuple[str, list[str]]]:
         yield match[0][:TERM_CHARS_MAX], tokenise(match[0])
 
 
+def in_a_text(text: str, language: str | None, terms: Mapping[str, float]) -> Mapping[str, float]:
+    """The terms of a query, and with them the English terms of those words of a text that are, by the rules of its
+    language, other forms of these: what reads the text by English terms finds them.
+    """
+    if language not in SNOWBALL:
+        return terms
+    found = dict(terms)
+    for word in dict.fromkeys(_SIGNED_WORD.findall(_casefolded(text))):
+        idf = terms.get(stem_in(word[:TERM_CHARS_MAX], language))
+        if idf is not None:
+            found = dict.fromkeys(tokenise(word), idf) | found
+    return found
+
+
 def present(own: frozenset[str], terms: Collection[str], forms: Mapping[str, Iterable[str]]) -> frozenset[str]:
     """Which of the query's terms are among a text's own, in any of their forms."""
     others = (term for term, known in forms.items() if term in terms and not own.isdisjoint(known))

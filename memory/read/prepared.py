@@ -56,3 +56,9 @@ class Prepared:
     lexical: Floats
     parts: dict[str, Part]
     unaided: Floats
+
+    @property
+    def told(self) -> dict[str, float]:
+        """The idf of each term in all its forms."""
+        forms = ((form, idf) for term, idf in self.terms.items() for form in self.forms.get(term, ()))
+        return {**dict(forms), **self.terms} if self.forms else self.terms

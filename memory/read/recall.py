@@ -446,8 +446,8 @@ def _ranked(question: Question, hot: HotScope, prepared: Prepared | None, vector
     candidates = _seen_for((*replayed, *found), hot)
     expires_at = min((hit.item.expires_at for hit in scored if hit.item.expires_at is not None), default=None)
     if vector is None:
-        return Found(Recall(candidates, "lexical", "embedder", terms=prepared.terms), expires_at, hot.confirmed_at)
-    return Found(Recall(candidates, "full", terms=prepared.terms), expires_at, hot.confirmed_at)
+        return Found(Recall(candidates, "lexical", "embedder", terms=prepared.told), expires_at, hot.confirmed_at)
+    return Found(Recall(candidates, "full", terms=prepared.told), expires_at, hot.confirmed_at)
 
 
 def _stands(hot: HotScope, found: Recall) -> bool:
@@ -548,4 +548,5 @@ def _candidate(
         later=later,
         sensitivity=item.sensitivity,
         same=same,
+        language=item.language,
     )
