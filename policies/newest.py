@@ -30,7 +30,10 @@ NEAR_MIN: Final = 0.5
 # Values are looked for where a statement begins; behind it pasted code and documents follow.
 _CHARS_READ: Final = 2_000
 
-_MONTH = "(?:jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)[a-z]*"
+_MONTH = (
+    "(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
+    "|nov(?:ember)?|dec(?:ember)?)"
+)
 _WORDS = "two|three|four|five|six|seven|eight|nine|ten|eleven|twelve|twenty"
 # In this order: what one pattern takes is no plain number any more.
 _VALUES: Final[Mapping[str, re.Pattern[str]]] = {
@@ -150,10 +153,11 @@ def values(text: str) -> dict[str, frozenset[str]]:
 
 
 def _written_one_way(value: str) -> str:
-    """ "$500." is $500, "95 percent" 95%, "the 5th of April" April 5."""
+    """ "$500." is $500, "95 percent" 95%, "the 5th of April" and "April 5" Apr 5, "11:00 am" 11 am."""
     plain = re.sub(r"[\s,]|(?<=\d)(?:st|nd|rd|th)\b", "", value.replace(" of ", " ")).rstrip(".")
-    plain = plain.replace("percent", "%")
-    return re.sub(rf"\A(\d{{1,2}})({_MONTH})\Z", r"\2\1", plain)
+    plain = re.sub(r":00(?=[ap]m\Z)", "", plain.replace("percent", "%"))
+    plain = re.sub(rf"\A(\d{{1,2}})({_MONTH})\Z", r"\2\1", plain)
+    return re.sub(rf"\A({_MONTH})\.?(?=\d)", lambda month: month[1][:3], plain)
 
 
 def _is_later(one: Statement, other: Statement) -> bool:
