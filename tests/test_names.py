@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import timeit
 from typing import Any
 
 import numpy as np
@@ -97,6 +98,18 @@ def test_what_was_said_of_one_is_found_by_another_name_on_both_rungs() -> None:
     best = [hit for hit in index.search("What did my sister say?", None, 3, now=NOW, where=Filter())]
     assert "nurse" in [hit.item.source_ids[0] for hit in best[:2]]
     assert all(isinstance(hit.score, float) for hit in best)
+
+
+def test_a_long_question_is_read_in_time_that_is_linear_in_its_words() -> None:
+    names = names_of(said("sister_name", "anna"))
+
+    def took_s(words: int) -> float:
+        question = asked(*(f"word{n}" for n in range(words)))
+        return min(
+            timeit.repeat(lambda: (names.expanded(question, ALL), names.meant(question, ALL)), number=1, repeat=7)
+        )
+
+    assert took_s(8_000) < 24 * took_s(1_000)  # 8 times as long; where each word looked at all of them, 64 times
 
 
 def test_an_index_without_names_asks_as_before() -> None:

@@ -7,7 +7,7 @@ that is that of two stands for neither. Bookkeeping of ScopeIndex, which owns th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Final
 
 import numpy as np
@@ -60,7 +60,7 @@ class Names:
         """All names of those whom a question names."""
         found: set[Name] = set()
         for term in asked if self._said else ():
-            found |= self._meant(term, asked, allowed) or frozenset()
+            found |= self._meant(term, asked.keys(), allowed) or frozenset()
         return frozenset(found)
 
     def is_of_one(self, name: Name, allowed: NDArray[np.bool_]) -> bool:
@@ -82,12 +82,11 @@ class Names:
                 found[term] = tuple(dict.fromkeys((*asked[term], *tuple(new)[:_FORMS_MAX])))
         return found
 
-    def _meant(self, term: str, terms: Iterable[str], allowed: NDArray[np.bool_]) -> _Called | None:
+    def _meant(self, term: str, terms: Set[str], allowed: NDArray[np.bool_]) -> _Called | None:
         """The one group that has a name which ends in this term and whose words were all asked with."""
-        words = set(terms)
         groups: set[_Called] = set()
         for called in self._of_term.get(term, ()):
-            if any(name[-1] == term and words.issuperset(name) for name in called) and any(
+            if any(name[-1] == term and terms >= set(name) for name in called) and any(
                 allowed[slot] for slot in self._said[called]
             ):
                 groups.add(called)

@@ -74,8 +74,9 @@ class Ties:
         """By the term that asks for it the words of the other end of each tie that is asked for."""
         found: dict[str, dict[str, None]] = {}
         for start in self._starts(raw, allowed) if self._from else ():
+            others = raw.keys() - set(start)
             for slot, tie in self._from[start].items():
-                terms = _terms_for(tie.type) & raw.keys() - set(start) if allowed[slot] else ()
+                terms = _terms_for(tie.type) & others if allowed[slot] else ()
                 for term in terms:
                     found.setdefault(term, {}).update(dict.fromkeys(tokenise(tie.target)))
         return found
