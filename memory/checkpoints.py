@@ -102,6 +102,15 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class Said:
+    """What a memory said in one of its versions, that version's label, and the mark of the redaction it has passed."""
+
+    content: str
+    sensitivity: str
+    cleaned_by: str
+
+
+@dataclass(frozen=True, slots=True)
 class NamedPart:
     """A part by its memory, in the version that was saved; `own`: made for the checkpoint."""
 

@@ -11,7 +11,7 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from memory.checkpoints import NamedPart, Restored, ToLoad
+from memory.checkpoints import NamedPart, Restored, Said, ToLoad
 from memory.errors import NotFound, StoreUnavailable
 from memory.ids import is_words, new_id
 from memory.model import IndexRow, Quoted, Scope, ScopeId, ScopeVersion
@@ -60,7 +60,7 @@ class Store:
 
     parts: list[tuple[Part, UUID]]
     rows: dict[UUID, Quoted]
-    saved: dict[UUID, str] = field(default_factory=dict)
+    saved: dict[UUID, Said] = field(default_factory=dict)
     away: bool = False
 
     def _here(self) -> None:
@@ -82,7 +82,7 @@ class Store:
     async def standing(self, tenant: UUID, scope_ids: Sequence[int], memory_ids: Sequence[UUID]) -> list[Quoted]:
         return [self.rows[one] for one in memory_ids if one in self.rows]
 
-    async def words(self, tenant: UUID, scope_ids: Sequence[int], versions: Mapping[UUID, int]) -> Mapping[UUID, str]:
+    async def words(self, tenant: UUID, scope_ids: Sequence[int], versions: Mapping[UUID, int]) -> Mapping[UUID, Said]:
         return {one: self.saved[one] for one in versions if one in self.saved}
 
     async def visible_scopes(self, scope: Scope) -> tuple[ScopeVersion, ...]:
@@ -148,8 +148,26 @@ async def test_a_circle_of_successors_ends() -> None:
 async def test_as_of_gives_the_words_that_were_saved_and_no_successor() -> None:
     store = camp()
     store.rows[IDS[2]] = standing(IDS[2], "Bess is a horse", IDS[3], kind="semantic")
-    store.saved = {IDS[2]: "Bess is a mule", IDS[0]: "the bridge"}
+    store.saved = {IDS[2]: Said("Bess is a mule", "internal", ""), IDS[0]: Said("the bridge", "internal", "")}
     assert [text for _, text in await given(store, as_of=NOW)] == ["the bridge", "Alnwick", "Bess is a mule"]
+
+
+async def test_words_of_then_are_as_sensitive_as_they_were_and_cleaned_by_the_rules_of_now() -> None:
+    store = camp()
+    store.rows = {one: replace(known, row=replace(known.row, cleaned_by="new")) for one, known in store.rows.items()}
+    store.saved = {
+        IDS[0]: Said("the gate's code is 4711", "confidential", "new"),
+        IDS[2]: Said("call 555", "internal", "old"),
+    }
+
+    def clean(one: IndexRow) -> IndexRow:
+        return one if one.cleaned_by == "new" else replace(one, content=one.content.replace("555", "[phone]"))
+
+    restorer, where = Restorer(store, clean), Filter(ceiling=Sensitivity.INTERNAL)
+    found = await restorer.of(SCOPE, "camp", where, now=NOW, as_of=NOW)
+    assert [one.content for one in found.candidates] == ["Alnwick", "call [phone]"]
+    everything = await restorer.of(SCOPE, "camp", Filter(), now=NOW, as_of=NOW)
+    assert everything.candidates[0].sensitivity == "confidential"
 
 
 async def test_the_conversation_itself_is_not_told_its_own_goal() -> None:

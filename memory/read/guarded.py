@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from memory.breaker import Breaker
 from memory.chain import Digest
-from memory.checkpoints import ToLoad
+from memory.checkpoints import Said, ToLoad
 from memory.documents import GivenChunk
 from memory.model import IndexRow, Injections, Quoted, Scope, ScopeVersion, SessionRef, Vector
 from memory.ports import Embedder
@@ -104,7 +104,7 @@ class GuardedReads:
         """The memory of a persona. Raises StoreUnavailable."""
         return await self._breaker.call(lambda: self._reads.persona(scope, name))
 
-    async def words(self, tenant: UUID, scope_ids: Sequence[int], versions: Mapping[UUID, int]) -> Mapping[UUID, str]:
+    async def words(self, tenant: UUID, scope_ids: Sequence[int], versions: Mapping[UUID, int]) -> Mapping[UUID, Said]:
         """What memories said in these versions. Raises StoreUnavailable."""
         return await self._breaker.call(lambda: self._reads.words(tenant, scope_ids, versions))
 

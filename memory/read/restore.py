@@ -15,7 +15,7 @@ from datetime import datetime
 from typing import Any, Final, Protocol, TypeVar
 from uuid import UUID
 
-from memory.checkpoints import NamedPart, Restored, ToLoad
+from memory.checkpoints import NamedPart, Restored, Said, ToLoad
 from memory.documents import GivenChunk
 from memory.errors import MemoryProxyFault, NotFound, StoreUnavailable
 from memory.ids import is_words
@@ -27,7 +27,7 @@ from memory.telemetry import event
 from policies.cascade import Visibility
 from policies.checkpoint import IN_PROMPT, LABELS
 from policies.inlining import way_of
-from policies.labels import Sensitivity, within_ceiling
+from policies.labels import Sensitivity, derived_sensitivity, within_ceiling
 
 log: Final = logging.getLogger("memory_proxy.restore")
 T = TypeVar("T")
@@ -52,7 +52,7 @@ class RestoreStore(Protocol):
     async def standing(self, tenant: UUID, scope_ids: Sequence[int], memory_ids: Sequence[UUID]) -> list[Quoted]:
         """These memories as they are now, also what no prompt gets."""
 
-    async def words(self, tenant: UUID, scope_ids: Sequence[int], versions: Mapping[UUID, int]) -> Mapping[UUID, str]:
+    async def words(self, tenant: UUID, scope_ids: Sequence[int], versions: Mapping[UUID, int]) -> Mapping[UUID, Said]:
         """What memories said in these versions."""
 
     async def given(self, scope: Scope, session_id: UUID, limit: int) -> list[GivenChunk]:
@@ -131,9 +131,11 @@ class Restorer:
         given: dict[UUID, Candidate] = {}
         for part in parts:
             quoted = _holding(part, known) if as_of is None else known.get(part.memory_id)
-            if quoted is None or quoted.hidden or not may_be_given(quoted.row, where, now):
+            if quoted is None or quoted.hidden:
                 continue
-            row = replace(quoted.row, content=words.get(part.memory_id, quoted.row.content))
+            row = _as_said(quoted.row, words.get(part.memory_id))
+            if not may_be_given(row, where, now):
+                continue
             made = replace(self._candidate(part, row, len(given)), visibility=why.get(row.scope_id, "own"))
             given.setdefault(made.memory_id, made)
         return tuple(given.values())
@@ -193,6 +195,14 @@ def _holding(part: NamedPart, known: Mapping[UUID, Quoted]) -> Quoted | None:
             break
         quoted = known.get(quoted.successor)
     return quoted
+
+
+def _as_said(row: IndexRow, said: Said | None) -> IndexRow:
+    """A memory in the words of another version, as sensitive as the more sensitive of the two."""
+    if said is None:
+        return row
+    label = derived_sensitivity(map(Sensitivity, (row.sensitivity, said.sensitivity))).value
+    return replace(row, content=said.content, sensitivity=label, cleaned_by=said.cleaned_by)
 
 
 def may_be_given(row: IndexRow, where: Filter, now: datetime) -> bool:

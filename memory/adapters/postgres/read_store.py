@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.scopes import Scopes
 from memory.chain import Digest
-from memory.checkpoints import NamedPart, ToLoad
+from memory.checkpoints import NamedPart, Said, ToLoad
 from memory.documents import GivenChunk
 from memory.model import IndexRow, Injections, Quoted, Scope, ScopeVersion, SessionRef, Vector
 from memory.read.conversation import WITHDRAWN
@@ -267,13 +267,13 @@ class ReadStore:
             row = await tx.row("persona_by_name", scope.tenant, scope_id, name)
         return None if row is None else UUID(int=row["memory_id"].int)
 
-    async def words(self, tenant: UUID, scope_ids: Sequence[int], versions: Mapping[UUID, int]) -> Mapping[UUID, str]:
+    async def words(self, tenant: UUID, scope_ids: Sequence[int], versions: Mapping[UUID, int]) -> Mapping[UUID, Said]:
         """What memories said in these versions."""
         if not scope_ids or not versions:
             return {}
         async with self._database.transaction(tenant, scope_ids, read_only=True) as tx:
             found = await tx.fetch("versions_by_number", tenant, list(versions), list(versions.values()))
-        return {row["memory_id"]: row["content"] for row in found}
+        return {row["memory_id"]: Said(row["content"], row["sensitivity"], row["cleaned_by"]) for row in found}
 
     async def _page(self, tx: Transaction, arguments: tuple[Any, ...], as_of: datetime | None) -> list[Any]:
         if as_of is None:

@@ -9,8 +9,8 @@ WHERE tenant_id = $1 AND event_id = $2;
 -- name: versions_by_number
 -- These versions with their labels and texts.
 -- $1 tenant uuid, $2 memory_ids uuid[], $3 versions int4[]
--- Uses: memory_versions_pkey. Rows: memory_id, version, scope_id, sensitivity, content, attributes.
-SELECT v.memory_id, v.version, v.scope_id, v.sensitivity, v.content, v.attributes
+-- Uses: memory_versions_pkey. Rows: memory_id, version, scope_id, sensitivity, content, attributes, cleaned_by.
+SELECT v.memory_id, v.version, v.scope_id, v.sensitivity, v.content, v.attributes, v.cleaned_by
 FROM unnest($2::uuid[], $3::int4[]) AS w (memory_id, version)
 JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = w.memory_id AND v.version = w.version;
 
