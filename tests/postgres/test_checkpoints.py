@@ -139,6 +139,21 @@ async def test_a_memory_that_went_away_meanwhile_is_a_conflict(held: Held, postg
         await held.store.one(held.scope, "n")
 
 
+async def test_a_part_is_as_sensitive_as_the_words_that_were_saved(held: Held, postgres: TestDatabase) -> None:
+    memory_id = await some_memory(held, postgres)
+    await held.save("n", NewPart("fact", memory_id, 1, False, None))
+    edited = '{"version": 2, "content": "nothing", "sensitivity": "public", "recorded_to": null}'
+    await rows(postgres, f"UPDATE memory_versions SET recorded_to = now() WHERE memory_id = '{memory_id}'")
+    await rows(
+        postgres,
+        f"INSERT INTO memory_versions SELECT (jsonb_populate_record(v, '{edited}')).* FROM memory_versions v "
+        f"WHERE memory_id = '{memory_id}'",
+    )
+    await rows(postgres, f"UPDATE memories SET version = 2 WHERE memory_id = '{memory_id}'")
+    part = (await held.store.one(held.scope, "n")).parts[0]
+    assert (part.content, part.saved != "nothing", part.sensitivity) == ("nothing", True, "internal")
+
+
 async def test_versions_are_kept_and_a_change_names_the_one_it_was_made_from(held: Held) -> None:
     first = await held.save("n", words("notes", "one"))
     new = NewCheckpoint("n", None, (words("notes", "two"),), 7)

@@ -30,6 +30,7 @@ from memory.model import LedgerNode, Scope, ScopeId
 from memory.read.conversation import RESTORE
 from memory.read.restore import mark_of
 from memory.stored import Page
+from policies.labels import Sensitivity, derived_sensitivity
 from policies.lifetime import UNDO
 
 CHECKPOINTS_MAX: Final = 1_000
@@ -389,15 +390,17 @@ async def _parts_of(
     by_id = {row["memory_id"]: row for row in await standing(tx, scope.tenant, scope_ids, ids)}
     old = [(row["memory_id"], row["memory_version"]) for row in named if row["memory_id"] in by_id]
     versions = await tx.fetch("versions_by_number", scope.tenant, [one for one, _ in old], [at for _, at in old])
-    saved = {(row["memory_id"], row["version"]): row["content"] for row in versions}
+    saved = {(row["memory_id"], row["version"]): row for row in versions}
     return tuple(
-        _stored_part(row, by_id[row["memory_id"]], saved.get((row["memory_id"], row["memory_version"]), ""))
+        _stored_part(row, by_id[row["memory_id"]], saved.get((row["memory_id"], row["memory_version"])))
         for row in named
         if row["memory_id"] in by_id
     )
 
 
-def _stored_part(row: Any, now: Any, saved: str) -> StoredPart:
+def _stored_part(row: Any, now: Any, saved: Any | None) -> StoredPart:
+    """A part with its words of now and those that were `saved`, as sensitive as the more sensitive of the two."""
+    labels = [now["sensitivity"], *([saved["sensitivity"]] if saved is not None else [])]
     return StoredPart(
         part=row["part"],
         ordinal=row["ordinal"],
@@ -407,10 +410,10 @@ def _stored_part(row: Any, now: Any, saved: str) -> StoredPart:
         current_version=now["version"],
         kind=now["kind"],
         content=now["content"],
-        saved=saved,
+        saved=saved["content"] if saved is not None else "",
         role=now["role"],
         integrity=now["integrity"],
-        sensitivity=now["sensitivity"],
+        sensitivity=derived_sensitivity(map(Sensitivity, labels)).value,
         session_id=now["session_id"],
         occurred_at=now["occurred_at"],
         state=_state(now),
