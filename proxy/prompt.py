@@ -373,6 +373,14 @@ def _oldest(kept: Kept, over: int) -> tuple[tuple[int, ...], int]:
     return tuple(found), over
 
 
+def block_max(settings: Settings, restored: Sequence[Candidate]) -> int:
+    """The most tokens of a block: those of what is recalled, and beside them what is `restored` has its own."""
+    sections = {one.section for one in restored}
+    most = settings.recall.budget_tokens_max
+    most += PERSONA_TOKENS_MAX if "persona" in sections else 0
+    return most + (settings.checkpoint.tokens_max if sections - {"persona", "given"} else 0)
+
+
 def wanted_tokens(ask: Ask, budget_max: int) -> int:
     """Tokens that may be newly placed as far as the request and the configuration go."""
     return budget_max if ask.budget is None else min(ask.budget, budget_max)

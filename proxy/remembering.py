@@ -53,12 +53,12 @@ from proxy.prompt import (
     ANSWER_TOKENS_RESERVED,
     COUNTED_BYTES_MAX,
     NOTHING_RESTORED,
-    PERSONA_TOKENS_MAX,
     SUMMARY_TOKENS_MAX,
     Prompt,
     Rules,
     ServedModels,
     assemble,
+    block_max,
     room_for,
     summed_up,
 )
@@ -336,10 +336,7 @@ class Remembering:
         kept = await self._behind(asked, chat, has, cutting)
         restored = has.restored
         if kept.owed or restored.candidates or any(candidate.admitted for candidate in recall.candidates):
-            most, cap = parts.settings.recall.budget_tokens_max, _cap(asked)
-            sections = {one.section for one in restored.candidates}
-            most += PERSONA_TOKENS_MAX if "persona" in sections else 0
-            most += parts.settings.checkpoint.tokens_max if sections - {"persona", "given"} else 0
+            most, cap = block_max(parts.settings, restored.candidates), _cap(asked)
             new = sum(one.new_tokens for one in kept.blocks.values())
             wanted = most if cap is None else max(0, min(most, cap - new))
         room = await room_for(chat, wanted, kept, parts.settings.ledger.tokens_max_share, parts.models, cut)

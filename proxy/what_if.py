@@ -32,7 +32,7 @@ from policies.labels import Sensitivity
 from proxy.cutting import Cut
 from proxy.gated import let_through, within
 from proxy.identity import Ask
-from proxy.prompt import Rules, ServedModels, each_once, limits_of, room_for, wanted_tokens
+from proxy.prompt import Rules, ServedModels, block_max, each_once, limits_of, room_for, wanted_tokens
 from proxy.remembering import RECALLED_KINDS
 from proxy.wire.chat_request import ChatRequest
 
@@ -115,8 +115,7 @@ class WhatIf:
         recall = let_through(replace(recall, candidates=each_once((*restored, *recall.candidates))), holder)
         wanted, rules = 0, replace(self._rules, limits=limits_of(settings))
         if any(candidate.admitted for candidate in recall.candidates):
-            most = settings.recall.budget_tokens_max + (settings.checkpoint.tokens_max if restored else 0)
-            wanted = wanted_tokens(ask, most)
+            wanted = wanted_tokens(ask, block_max(settings, restored))
         share = settings.ledger.tokens_max_share
         budget = (await room_for(chat, wanted, Kept(), share, self._models, asked.cut)).budget
         recall = affordable(recall, budget, rules.counter.count)

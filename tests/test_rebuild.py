@@ -20,6 +20,7 @@ from memory.model import Captured, Recall, Scope, SessionRef
 from memory.read.hot import item_of
 from memory.read.recall import Question, as_candidate
 from memory.stored import RetrievalRecord, SealedExchange
+from policies.checkpoint import Section
 from policies.gate import Holder
 from proxy.api.replay import Kept, _replayed
 from proxy.cli.shadow import bare_of
@@ -195,3 +196,21 @@ async def test_what_would_have_been_given_to_a_conversation_that_was_cut_has_roo
     _, block = await what_if.block(captured, chat, asked, ask=Ask(scope), holder=Holder(scope.tenant), now=NOW)
     assert "Halcyon" in block.text
     assert list(recaller.asked[0].known_chains) == list(digests[4:] if before else digests)
+
+
+@pytest.mark.parametrize(("section", "has_room"), [("notes", True), ("given", False), ("persona", False)])
+async def test_what_would_have_been_given_has_the_room_that_the_request_had(section: Section, has_room: bool) -> None:
+    talk = ({"role": "user", "content": "What is my boat called?"},)
+    chat, scope = ChatRequest.parse(json.dumps({"model": "m", "messages": talk}).encode()), Scope(UUID(int=1))
+    session = SessionRef(UUID(int=2), "s")
+    captured = Captured(UUID(int=3), scope, session, "on", "complete", None, 200, "m", NOW, NOW, chat.body, {}, (None,))
+    found = as_candidate(item_of(row("Some words that were kept. " * 26, unit(1, 0, 0, 0))))
+    restored = replace(found, section=section, memory_id=UUID(int=9 << 90))
+    settings = Settings()
+    small = settings.recall.model_copy(update={"budget_tokens_max": 300})
+    roomy = settings.ledger.model_copy(update={"tokens_max_share": 0.9})
+    settings = settings.model_copy(update={"recall": small, "ledger": roomy})
+    what_if = WhatIf(settings, cast(Any, Recalls()), RULES, Narrow())
+    who = {"ask": Ask(scope), "holder": Holder(scope.tenant), "now": NOW}
+    _, block = await what_if.block(captured, chat, Asked(NOW), restored=[restored], **who)  # type: ignore[arg-type]
+    assert (restored.memory_id in block.memory_ids) is has_room
