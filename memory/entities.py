@@ -10,7 +10,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from memory.model import NewMemory
-from policies.entity import Told, Type, plain
+from policies.entity import Told, Type, formerly_plain, plain
 
 Happening = Literal["learnt", "added", "changed", "merged", "took", "split", "gave", "deleted", "undeleted"]
 CARD = "entity"
@@ -96,5 +96,14 @@ class Step:
 
 def fingerprint(tenant: UUID, scope_id: int, name: str) -> bytes:
     """What a name is found by, 16 bytes: of its plain form, other in each scope."""
-    words = plain(name).encode("utf-8", "surrogatepass")
-    return hashlib.sha256(tenant.bytes + scope_id.to_bytes(8, "big") + words).digest()[:16]
+    return _print(tenant, scope_id, plain(name))
+
+
+def is_name(alias: bytes, tenant: UUID, scope_id: int, name: str) -> bool:
+    """Whether this is what a name is found by, or was before."""
+    return alias in (fingerprint(tenant, scope_id, name), _print(tenant, scope_id, formerly_plain(name)))
+
+
+def _print(tenant: UUID, scope_id: int, words: str) -> bytes:
+    said = words.encode("utf-8", "surrogatepass")
+    return hashlib.sha256(tenant.bytes + scope_id.to_bytes(8, "big") + said).digest()[:16]

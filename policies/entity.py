@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal, get_args
 
-from policies.fact_patterns_words import KIN_MANY, KIN_ONE, PETS, as_object
+from policies.fact_patterns_words import KIN_MANY, KIN_ONE, PETS, as_name, as_object
 from policies.persona import FACETS, LANGUAGES
 from policies.persona import checked as checked_facets
 
@@ -125,6 +125,11 @@ class Told:
 
 def plain(name: str) -> str:
     """A name as it is compared: casefolded, single spaces, no article or possessive in front."""
+    return as_name(unicodedata.normalize("NFKC", name).casefold())
+
+
+def formerly_plain(name: str) -> str:
+    """The same as it was until New Mexico was told from Mexico: what is stored since then is found by that."""
     return as_object(unicodedata.normalize("NFKC", name).casefold())
 
 

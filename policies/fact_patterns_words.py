@@ -17,9 +17,9 @@ def word_set(words: str) -> frozenset[str]:
 
 SPACES: Final = re.compile(r"\s+")
 # "My new car" is a car, New York is no York.
-_LEADING: Final = re.compile(
-    r"(?:(?:(?i:the|a|an|my|our|your|his|her|its|their|this|that|these|those|some|any|of)|new|current)\s+)+"
-)
+_ARTICLE: Final = r"(?i:the|a|an|my|our|your|his|her|its|their|this|that|these|those|some|any|of)"
+_LEADING: Final = re.compile(rf"(?:(?:{_ARTICLE}|new|current)\s+)+")
+_ARTICLES: Final = re.compile(rf"(?:{_ARTICLE}\s+)+")
 _KEEP_S: Final = word_set(
     "bus gas lens series species news physics mathematics maths economics politics always chess tennis"
     " thanks analysis"
@@ -205,6 +205,12 @@ def as_object(text: str) -> str:
     """An object as a fact holds it: casefolded, single spaces, no article or possessive in front."""
     said = _tidy(text)
     return (_LEADING.sub("", said, count=1) if _LEADING.match(said) else said).casefold()
+
+
+def as_name(text: str) -> str:
+    """A name, casefolded, single spaces, no article or possessive in front."""
+    said = _tidy(text)
+    return (_ARTICLES.sub("", said, count=1) if _ARTICLES.match(said) else said).casefold()
 
 
 def _tidy(text: str) -> str:

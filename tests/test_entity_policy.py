@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memory.entities import fingerprint, is_name
 from policies.entity import Link, Named, Told, checked, link_in, names_of_fact, plain, related, statement, told_of
 from policies.graph import circle_in, ways
 
@@ -45,6 +48,13 @@ def test_a_plain_name_is_plain_already(name: str) -> None:
     once = plain(name)
     assert plain(f"  {name.upper()}  ") == plain(name.upper())
     assert once == once.strip()
+
+
+def test_a_name_that_begins_with_new_is_another_and_is_known_by_what_it_was_found_by_before() -> None:
+    assert (plain("The  New York"), plain("my York"), plain("an nhien")) == ("new york", "york", "nhien")
+    scope, before = (UUID(int=1), 7), fingerprint(UUID(int=1), 7, "york")
+    assert is_name(before, *scope, "New York") and is_name(fingerprint(*scope, "new york"), *scope, "New York")
+    assert not is_name(fingerprint(*scope, "new york"), *scope, "York")
 
 
 def test_one_of_them_and_a_tie_are_sentences_that_stand_alone() -> None:

@@ -94,6 +94,12 @@ async def test_a_tie_is_answered_beyond_what_a_hop_looks_at(held: Held) -> None:
         assert (made.source, made.target) == (hub, other)
 
 
+async def test_new_mexico_is_not_mexico(held: Held) -> None:
+    old, new = await held.add("Mexico"), await held.add("the New Mexico")
+    assert [one.entity_id for one in await held.store.named(held.scope, "mexico")] == [old]
+    assert [one.entity_id for one in await held.store.named(held.scope, "New Mexico")] == [new]
+
+
 async def test_a_card_that_was_raised_while_it_was_being_changed_is_not_lowered(held: Held) -> None:
     known = await held.store.one(held.scope, await held.add("quay"))
     assert known.card_id is not None

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from memory.adapters.postgres.database import Transaction
 from memory.adapters.postgres.own_memory import standing_by_id
-from memory.entities import CARD, Entity, Relationship, fingerprint
+from memory.entities import CARD, Entity, Relationship, fingerprint, is_name
 from memory.model import Scope
 from policies.entity import Told, names_of_fact, plain, scalars_of, told_of
 from policies.labels import Sensitivity
@@ -79,7 +79,7 @@ def _entity(
             continue
         by.add(UUID(int=alias["memory_id"].int))
         for name, shown in names_in(said).items():
-            if fingerprint(scope.tenant, scope_id, name) == alias["fingerprint"]:
+            if is_name(alias["fingerprint"], scope.tenant, scope_id, name):
                 names.setdefault(name, shown)
     card = standing.get(row["card_id"])
     if not names or (not by and (card is None or card["hidden"] == "hidden")):
