@@ -160,6 +160,8 @@ def test_context_counts_less_than_own_words() -> None:
         ("Ångström", "angstrom"),
         ("naïve", "naive"),
         ("Żółć", "zołc"),
+        ("Łódź Tromsø", "Lodz Tromso"),
+        ("Isparta İzmir", "ısparta izmir"),
         ("ﬁne", "fine"),
         ("Straße", "strasse"),
         ("مُحَمَّد محـــمد", "محمد محمد"),

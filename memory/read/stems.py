@@ -54,6 +54,9 @@ _POINTS: Final = (
 )
 _POINTED: Final = re.compile(f"[{_POINTS}]")
 _ACCENTS: Final = re.compile(f"[\u0300-\u036f{_POINTS}]")
+# Letters that Unicode does not take apart and people write without: Tromso, Lodz, and the capital of Turkish "ı" is I.
+_STRUCK: Final = {"ı": "i", "ł": "l", "ø": "o", "đ": "d", "ħ": "h", "ŧ": "t"}
+_STRUCK_LETTER: Final = re.compile(f"[{''.join(_STRUCK)}]")
 _STEMS_KEPT: Final = 32_768  # about 6 MB
 
 
@@ -69,7 +72,8 @@ def without_points(text: str) -> str:
 
 
 def without_accents(text: str) -> str:
-    """Without the accents of Latin, Greek and Cyrillic, and the points of Hebrew and Arabic. Dakuten, Hangul and what
-    Indic scripts write vowels with stay as they are.
+    """Without the accents and strokes of Latin, Greek and Cyrillic, and the points of Hebrew and Arabic. Dakuten,
+    Hangul and what Indic scripts write vowels with stay as they are.
     """
-    return normalised("NFC", _ACCENTS.sub("", normalised("NFD", text)))
+    plain = normalised("NFC", _ACCENTS.sub("", normalised("NFD", text)))
+    return _STRUCK_LETTER.sub(lambda struck: _STRUCK[struck[0]], plain)
