@@ -8,6 +8,7 @@ that is not in `SNOWBALL` (KeyError).
 from __future__ import annotations
 
 import re
+import unicodedata
 from functools import lru_cache
 from typing import Final
 
@@ -53,10 +54,24 @@ _POINTS: Final = (
     "\u0610-\u061a\u0640\u064b-\u0652\u0670\u06d6-\u06dc\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed"
 )
 _POINTED: Final = re.compile(f"[{_POINTS}]")
-_ACCENTS: Final = re.compile(f"[\u0300-\u036f{_POINTS}]")
-# Letters that Unicode does not take apart and people write without: Tromso, Lodz, and the capital of Turkish "ı" is I.
-_STRUCK: Final = {"ı": "i", "ł": "l", "ø": "o", "đ": "d", "ħ": "h", "ŧ": "t"}
-_STRUCK_LETTER: Final = re.compile(f"[{''.join(_STRUCK)}]")
+_ACCENTS: Final = re.compile(f"[\u0300-\u036f\u0653-\u0655{_POINTS}]")
+# Letters that Unicode does not take apart and people write otherwise: Tromso, Lodz, the capital of Turkish "ı" is I;
+# those of which Arabic and Persian keyboards have one each; the apostrophe inside Ukrainian words, which is a letter.
+_ALIKE: Final = {
+    "ı": "i",
+    "ł": "l",
+    "ø": "o",
+    "đ": "d",
+    "ħ": "h",
+    "ŧ": "t",
+    "\u064a": "\u06cc",
+    "\u0649": "\u06cc",
+    "\u0643": "\u06a9",
+    "\u0629": "\u0647",
+    "\u02bc": "'",
+    "\u02bb": "'",
+}
+_OTHERWISE: Final = re.compile(rf"[{''.join(_ALIKE)}]|[^\D0-9]")
 _STEMS_KEPT: Final = 32_768  # about 6 MB
 
 
@@ -72,8 +87,12 @@ def without_points(text: str) -> str:
 
 
 def without_accents(text: str) -> str:
-    """Without the accents and strokes of Latin, Greek and Cyrillic, and the points of Hebrew and Arabic. Dakuten,
-    Hangul and what Indic scripts write vowels with stay as they are.
+    """Without the accents and strokes of Latin, Greek and Cyrillic, and the points and hamzas of Hebrew and Arabic, its
+    digits those of ASCII. Dakuten, Hangul and what Indic scripts write vowels with stay as they are.
     """
     plain = normalised("NFC", _ACCENTS.sub("", normalised("NFD", text)))
-    return _STRUCK_LETTER.sub(lambda struck: _STRUCK[struck[0]], plain)
+    return _OTHERWISE.sub(_as_written_by_most, plain)
+
+
+def _as_written_by_most(found: re.Match[str]) -> str:
+    return _ALIKE.get(found[0]) or str(unicodedata.decimal(found[0]))
