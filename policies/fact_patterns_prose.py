@@ -12,6 +12,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
+from policies import fact_patterns_elsewhere as elsewhere
+
 CHARS_MAX: Final = 6_000
 CHARS_KEPT: Final = 2_000
 SENTENCE_MAX: Final = 700
@@ -21,8 +23,10 @@ _FENCE: Final = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)", re.DOTALL)
 _URL: Final = re.compile(r"\b(?:https?|ftp)://\S+|\bwww\.\S+")
 _LONG_TOKEN: Final = re.compile(r"\S{60,}")
 # Quoted words of more than a title's length, or with somebody's "I" in them, are somebody's words.
-_QUOTED: Final = re.compile(r"[\"“”«]([^\"“”«»\n]{2,600})[\"“”»]")
-_OWN_WORDS: Final = re.compile(r"\b(?:i|i'm|my|we|our|you|your|is|are|was|always|never)\b", re.IGNORECASE)
+_QUOTED: Final = re.compile(r"[\"“”„«»]([^\"“”„«»\n]{2,600})[\"“”«»]")
+_OWN_WORDS: Final = re.compile(
+    rf"\b(?:i|i'm|my|we|our|you|your|is|are|was|always|never|{elsewhere.OWN_WORDS})\b", re.IGNORECASE
+)
 _LOG: Final = re.compile(
     r"^\W{0,3}(?:\d{4}-\d\d-\d\d[T ]\d\d:|\d\d:\d\d:\d\d|[A-Z][a-z]{2} +\d+ \d\d:\d\d:\d\d)"
     r"|^\W{0,3}(?:INFO|DEBUG|WARN(?:ING)?|ERROR|TRACE|FATAL|CRITICAL|NOTICE)\b|^Traceback|^\s+at \S|^\s*File \""
@@ -42,7 +46,7 @@ _ROLE: Final = re.compile(
 )
 _LABEL: Final = re.compile(r"^\W{0,3}[A-Z][\w.' -]{0,30}:\s")
 _BULLET: Final = re.compile(r"^\s*(?:[-*•–]|\(?\d{1,2}[.)]|[a-z]\))\s+")
-_MAIL: Final = re.compile(r"^\s*(?:dear\s+\w|subject\s*:|from\s*:|to whom it may)", re.IGNORECASE)
+_MAIL: Final = re.compile(rf"^\s*(?:dear\s+\w|subject\s*:|from\s*:|to whom it may|{elsewhere.MAIL})", re.IGNORECASE)
 # From here on the text is material, or a part to play.
 _MATERIAL: Final = re.compile(
     r"\b(?:translat|rewrit|rephras|re-?word|paraphras|proof-?read|summari[sz]|shorten|condens|classif)\w*"
@@ -142,13 +146,18 @@ def covered(text: str) -> str:
     said = _FENCE.sub(_blank, said)
     said = _QUOTED.sub(_quote, _LONG_TOKEN.sub(_cover, _URL.sub(_cover, said)))
     said = _lines(said)
-    if found := _MATERIAL.search(said):
-        said = said[: found.start()] + "\n" * (len(said) - found.start())
-    if found := _WRITE.search(said):
-        line = said.find("\n", found.end())
-        end = len(said) if line < 0 or len(said.strip()) > 1_500 else line
-        said = said[: found.start()] + "\n" * (end - found.start()) + said[end:]
-    return said
+    material = min(_start(_MATERIAL, said), elsewhere.material_at(said))
+    said = said[:material] + "\n" * (len(said) - material)
+    asked = min(_start(_WRITE, said), elsewhere.writing_at(said))
+    line = said.find("\n", asked)
+    end = len(said) if line < 0 or len(said.strip()) > 1_500 else line
+    return said[:asked] + "\n" * (end - asked) + said[end:]
+
+
+def _start(pattern: re.Pattern[str], said: str) -> int:
+    """Where a pattern is found first; the end of the text where it is not."""
+    found = pattern.search(said)
+    return found.start() if found else len(said)
 
 
 def sentences(said: str) -> list[Sentence]:

@@ -452,6 +452,48 @@ def test_what_is_told_of_a_tale_or_by_another_is_not_so(text: str) -> None:
     assert triples(text) == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Übersetze ins Englische: Ich wohne in Berlin und ich mag Kaffee.",
+        "Korrigiere diesen Text: Ich heiße Peter.",
+        "Fasse zusammen: Ich arbeite bei Siemens.",
+        "Was heißt auf Englisch: Ich heiße Peter.",
+        "Schreib eine Geschichte: Ich heiße Peter und ich wohne in Rom.",
+        "Du bist jetzt Pirat. Ich heiße Jack.",
+        "Sehr geehrte Damen und Herren,\nmein Name ist Peter Schmidt und ich arbeite bei Siemens.",
+        "Sie schrieb mir „Ich komme. Ich wohne in Berlin und ich arbeite bei Siemens.“",
+        "Traduis en anglais : J'habite à Lyon et je m'appelle Marie.",
+        "Corrige mes fautes : je m'appelle Marie et j'habite à Lyon.",
+        "Écris-moi une lettre de motivation. Je m'appelle Marie.",
+        "Joue le rôle d'un pirate : je m'appelle Jack.",
+        "Cher Monsieur,\nje m'appelle Marie et j'habite à Lyon.",
+        "Traduce al inglés: Me llamo Juan y vivo en Madrid.",
+        "Corrige este texto: Me llamo Juan.",
+        "Escribe un correo: Me llamo Juan y trabajo en Google.",
+        "Actúa como un pirata: me llamo Jack.",
+        "Estimado señor:\nme llamo Juan y vivo en Madrid.",
+    ],
+)
+def test_what_is_to_be_worked_on_in_other_languages_is_nobodys_statement(text: str) -> None:
+    assert triples(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "home"),
+    [
+        ("Ich schreibe gerade einen Roman und ich wohne in Köln.", "köln"),
+        ("Kürzlich umgezogen: ich wohne in Köln.", "köln"),
+        ("J'écris un roman et j'habite à Lyon.", "lyon"),
+        ("J'ai corrigé mon adresse : j'habite à Lyon.", "lyon"),
+        ("Escribo una novela y vivo en Madrid.", "madrid"),
+        ("I'm updating my resume: I live in Rome.", "rome"),
+    ],
+)
+def test_who_writes_or_corrects_tells_of_themselves(text: str, home: str) -> None:
+    assert triples(text) == [("user", "lives_in", home)]
+
+
 @pytest.mark.parametrize("text", ["J'aime plus le café.", "Ich liebe es, wenn es regnet.", "J'adore quand il pleut."])
 def test_a_liking_that_ended_or_is_of_a_moment_is_none(text: str) -> None:
     assert triples(text) == []

@@ -1,0 +1,87 @@
+"""Requests in German, French and Spanish: a text in, where in it material to work on begins, or a part to play, and
+where a text is asked for, out.
+
+The words that open a request are looked up, and what must follow is matched at them, so that a text without any costs
+next to nothing. "Ich übersetze …", "j'écris …" tell of the speaker and are no request. Pure; refuses nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from policies.fact_patterns_words import word_set
+
+_WORD: Final = re.compile(r"\w+")
+_OURS: Final = re.compile(r"(?:\b(?:ich|je|my)\s|\bj')$", re.IGNORECASE)
+_WORK: Final = word_set(
+    "übersetz übersetze übersetzen übersetzt korrigier korrigiere korrigieren formulier formuliere formulieren"
+    " umformulieren überarbeite überarbeiten verbessere verbessern vereinfache vereinfachen kürze kürzen fass fasse"
+    " zusammenfassen traduis traduire traduisez corrige corriger corrigez corrígeme corrígelo corrígela corregir"
+    " corrigeme reformule reformuler reformulez résume résumer résumez améliore améliorer améliorez simplifie"
+    " simplifier simplifiez analyser analysez relis relire relisez traduce tradúceme tradúcelo tradúcela traducir"
+    " reescribe reescribir resumir resúmeme resúmelo reformula reformular parafrasea parafrasear mejora mejorar"
+    " simplifica simplificar analiza analizar"
+)
+_MATERIAL: Final = re.compile(
+    r"[^\n]{0,80}[:\n\"“„«]"
+    r"|[^\n]{0,40}\b(?:diese[nrs]?|folgende[nrms]?|ce(?:tte|s|t)?|suivante?s?|est[ea]s?|siguientes?)\b",
+    re.IGNORECASE,
+)
+_WRITE: Final = word_set(
+    "schreib schreibe schreiben schreibst verfasse verfassen erstell erstelle erstellen entwirf erfinde dichte"
+    " écris écrire écrivez rédige rédiger rédigez génère générer inventez crée créer créez"
+    " escribe escríbeme escribeme escribir escriba redacta redactar redacte crea créame crear genera generar inventa"
+    " haz hazme"
+)
+_TEXT: Final = re.compile(
+    r"[^.!?\n]{0,60}\b(?:geschichte|gedicht|lied|brief|e-?mail|text|artikel|rede|dialog|aufsatz|nachricht|beitrag"
+    r"|bewerbung|anschreiben|motivationsschreiben|rezension|bewertung|profil|lebenslauf|roman|kapitel|szene|märchen"
+    r"|biogra[fp]ie|histoire|poème|chanson|lettre|mail|courriel|texte|article|discours|dialogue|message|avis|cv"
+    r"|chapitre|scène|conte|présentation|historia|cuento|poema|canción|carta|correo|texto|artículo|discurso"
+    r"|diálogo|ensayo|mensaje|publicación|reseña|perfil|currículum|novela|capítulo|escena|biografía|presentación)s?\b",
+    re.IGNORECASE,
+)
+_OPENERS: Final = word_set(
+    "wie was comment que cómo como qué folgende folgenden folgender folgendes texte phrase lettre article message mail"
+    " siguiente siguientes spiel spiele verhalte antworte tu tue du joue jouez fais faites comporte agis actúa finge"
+    " compórtate responde eres ahora haz resume"
+)
+_OPENED: Final = re.compile(
+    r"(?:wie sagt man|was (?:heißt|bedeutet)|comment (?:dit-on|on dit|dire)|que (?:veut dire|signifie)|c[óo]mo se dice"
+    r"|qué significa)\b[^\n]{0,60}:"
+    r"|folgende[nrs]? (?:text|satz|sätze|brief|artikel|nachricht|e-?mail|absatz)\b"
+    r"|(?:texte|phrase|lettre|article|message|mail) suivante?\b"
+    r"|siguientes? (?:texto|frase|oración|carta|artículo|mensaje|correo|párrafo)s?\b"
+    r"|(?:spiele? (?:mal )?(?:einen?|den|die|das)|verhalte dich|antworte (?:wie|als)|tue? so|du bist (?:jetzt|nun|ab"
+    r"|eine?)|joue[zr]? (?:le|un)|fai(?:s|tes) (?:semblant|comme si)|comporte-toi|agis comme|tu es (?:maintenant"
+    r"|désormais|une?)|actúa como|haz (?:de|como)|finge|compórtate como|responde como|eres (?:ahora|una?)|ahora eres"
+    r"|resume (?:el|la|lo|los|las|este|esta|en))\b",
+    re.IGNORECASE,
+)
+MAIL: Final = (
+    r"sehr geehrte[rs]?\s|liebe[rs]?\s[A-ZÄÖÜ]\w+,\s*$|betreff\s*:|ch(?:er|ère)s?\s\w|objet\s*:|estimad[oa]s?\s"
+    r"|querid[oa]s?\s\w|asunto\s*:"
+)
+OWN_WORDS: Final = r"ich|mein|meine|wir|bin|ist|je|j'\w+|mon|ma|suis|est|me|mi|soy|vivo|trabajo|es"
+
+
+def material_at(said: str) -> int:
+    """Where the request stands behind which all is material or a part; the end of the text where none does."""
+    return min(_first(said, _WORK, _MATERIAL, behind=True), _first(said, _OPENERS, _OPENED))
+
+
+def writing_at(said: str) -> int:
+    """Where a text is asked for; the end of the text where none is."""
+    return _first(said, _WRITE, _TEXT, behind=True)
+
+
+def _first(said: str, openers: frozenset[str], asked: re.Pattern[str], *, behind: bool = False) -> int:
+    """Where the first of these words stands that is asked for: by itself, or by what is behind it."""
+    for word in _WORD.finditer(said):
+        start, end = word.span()
+        if word[0].casefold() not in openers or _OURS.search(said, max(0, start - 4), start):
+            continue
+        if asked.match(said, end if behind else start):
+            return start
+    return len(said)
