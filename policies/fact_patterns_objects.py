@@ -198,7 +198,7 @@ def _place(said: str, at: Range) -> list[Range]:
     parts = _CAPITAL.match(text)
     if parts is not None:
         last = parts.end()
-        while more := re.compile(r"(?:,? | )(?:(?:of|de|la|the|du|del) )*[A-ZÀ-Þ][\w'’.&-]*").match(text, last):
+        while more := _MORE_OF_PLACE.match(text, last):
             last = more.end()
         words = text[:last]
         if words.endswith(("'s", "’s")) and _OWNED_BY.match(text, last):
@@ -219,6 +219,9 @@ def _place(said: str, at: Range) -> list[Range]:
     )
 
 
+_MORE_OF_PLACE: Final = re.compile(
+    r"(?:,? | )(?:(?:of|de|la|the|du|del) )*(?!(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)days?\b)[A-ZÀ-Þ][\w'’.&-]*"
+)
 _OWNED_BY: Final = re.compile(rf" (?!(?:{'|'.join(sorted(STOPS))})\b)[a-z]")
 
 

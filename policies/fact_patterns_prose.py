@@ -79,7 +79,13 @@ _WRITE: Final = re.compile(
 )
 _END: Final = re.compile(r"[.!?…。！？]+(?=[\"')\]*_”’\s]|$)|\n+|[。！？]")
 _ABBREVIATED: Final = re.compile(
-    r"(?:\b(?:mr|mrs|ms|dr|prof|st|jr|sr|vs|etc|e\.g|i\.e|approx|no|inc|ltd|a\.m|p\.m)|\b[A-Z])$", re.I
+    r"(?:\b(?:mr|mrs|ms|dr|prof|st|jr|sr|vs|etc|e\.g|i\.e|approx|no|inc|ltd|a\.m|p\.m|bzw|ca|nr|usw|mme)|\b[A-Z])$",
+    re.I,
+)
+# "bis zum 31. März"
+_GERMAN_DAY: Final = re.compile(
+    r"(?<=\d)\. (?:januar|jänner|februar|feber|märz|april|mai|juni|juli|august|september|oktober|november|dezember)\b",
+    re.I,
 )
 _ASKING: Final = (
     r"(?:(?:can|could|would|will) (?:you|u|i|we)|do (?:you|i|we)|did (?:you|i|we)|should (?:i|we)|(?:is"
@@ -174,7 +180,10 @@ def sentences(said: str) -> list[Sentence]:
 def _ends(said: str) -> list[int]:
     ends = []
     for found in _END.finditer(said):
-        if found[0] == "." and _ABBREVIATED.search(said[max(0, found.start() - 8) : found.start()]):
+        if found[0] == "." and (
+            _ABBREVIATED.search(said[max(0, found.start() - 8) : found.start()])
+            or _GERMAN_DAY.match(said, found.start())
+        ):
             continue
         ends.append(found.end())
     return [*ends, len(said)]

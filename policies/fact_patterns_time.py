@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from policies.fact_patterns_time_elsewhere import in_english
 from policies.timespan import Span, asked_span
 
 # The letters that stand for values, from the private use area.
@@ -71,7 +72,9 @@ _SINCE: Final = re.compile(
     re.IGNORECASE,
 )
 _UNTIL: Final = re.compile(
-    rf"\b(?:until|till|through|up to) (?:the end of )?({_DAY}|{_MONTH}|(?:19|20)\d\d)\b", re.IGNORECASE
+    # "Monday through Friday" is every week.
+    rf"(?<![nsir]day )\b(?:until|till|through|up to) (?:the end of )?({_DAY}|{_MONTH}|(?:19|20)\d\d)\b",
+    re.IGNORECASE,
 )
 _UP_TO_YEAR: Final = re.compile(r"\b(?:from|between) (?:19|20)\d\d (?:to|and) ((?:19|20)\d\d)\b", re.IGNORECASE)
 _FOR: Final = re.compile(
@@ -219,6 +222,7 @@ def validity(clause: str, said_at: datetime) -> tuple[datetime | None, datetime 
 
     The beginning lies in the past, the end ahead; what the clause does not say is None.
     """
+    clause = in_english(clause)
     start, end = None, None
     if found := _UNTIL.search(clause):
         end = _end_of(found[1], said_at)
@@ -237,6 +241,7 @@ def validity(clause: str, said_at: datetime) -> tuple[datetime | None, datetime 
 
 def is_over(clause: str, said_at: datetime) -> bool:
     """Whether a clause says until when something held, and that is gone: "until 2019", "from 2015 to 2019"."""
+    clause = in_english(clause)
     found = _UNTIL.search(clause) or _UP_TO_YEAR.search(clause)
     end = _end_of(found[1], said_at) if found else None
     return end is not None and end <= said_at
@@ -244,7 +249,7 @@ def is_over(clause: str, said_at: datetime) -> bool:
 
 def is_ahead(behind: str) -> bool:
     """Whether the words right behind a statement say that it is to begin: "starting next month", "from Monday on"."""
-    return _AHEAD.match(behind) is not None
+    return _AHEAD.match(in_english(behind)) is not None
 
 
 def _begin_of(words: str, said_at: datetime) -> datetime | None:

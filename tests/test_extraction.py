@@ -494,6 +494,51 @@ def test_who_writes_or_corrects_tells_of_themselves(text: str, home: str) -> Non
     assert triples(text) == [("user", "lives_in", home)]
 
 
+@pytest.mark.parametrize(
+    ("text", "since", "until"),
+    [
+        ("Ich wohne in Berlin bis Ende Juni.", "", "2024-07-01"),
+        ("Ich wohne in Berlin bis zum 31. März.", "", "2024-04-01"),
+        ("Ich wohne in Berlin, aber nur bis Freitag.", "", "2024-03-23"),
+        ("Ich arbeite bei BMW seit drei Jahren.", "2021-03-01", ""),
+        ("Ich arbeite bei BMW seit 2015.", "2015-01-01", ""),
+        ("J'habite à Lyon jusqu'au 1er avril 2025.", "", "2025-04-02"),
+        ("J'habite à Lyon jusqu'à la fin du mois de juin.", "", "2024-07-01"),
+        ("J'habite à Lyon depuis deux ans.", "2022-03-01", ""),
+        ("Je travaille chez Renault depuis l'année dernière.", "2023-01-01", ""),
+        ("Vivo en Madrid hasta el 31 de marzo de 2025.", "", "2025-04-01"),
+        ("Vivo en Madrid hasta finales de junio.", "", "2024-07-01"),
+        ("Vivo en Madrid desde hace tres años.", "2021-03-01", ""),
+        ("Ich wohne in Berlin und bin bis Freitag in Rom.", "", ""),
+        ("J'habite à Lyon et je suis à Paris jusqu'à vendredi.", "", ""),
+        ("Ich arbeite bei Siemens von Montag bis Freitag.", "", ""),
+        ("I work at Google Monday through Friday.", "", ""),
+    ],
+)
+def test_since_when_and_until_when_is_read_in_other_languages(text: str, since: str, until: str) -> None:
+    fact = only(text)
+    assert (day(fact.valid_from), day(fact.valid_to)) == (since, until)
+    assert " " not in fact.object
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Ich wohne in Berlin bis 2019.",
+        "Ich wohne in Berlin ab dem 1. Juli.",
+        "Ich wohne in Wien ab nächstem Monat.",
+        "J'habite à Lyon jusqu'en 2019.",
+        "J'habite à Lyon à partir de juillet.",
+        "J'habite à Lyon dès le mois prochain.",
+        "Vivo en Madrid hasta 2019.",
+        "Vivo en Madrid a partir del 1 de julio.",
+        "Vivo en Madrid desde el mes que viene.",
+    ],
+)
+def test_what_is_over_or_yet_to_begin_in_other_languages_is_not_so_now(text: str) -> None:
+    assert triples(text) == []
+
+
 @pytest.mark.parametrize("text", ["J'aime plus le café.", "Ich liebe es, wenn es regnet.", "J'adore quand il pleut."])
 def test_a_liking_that_ended_or_is_of_a_moment_is_none(text: str) -> None:
     assert triples(text) == []
