@@ -148,7 +148,8 @@ def both_ends(text: str) -> tuple[str, int]:
 
 def covered(text: str) -> str:
     """The text, as long as it was, with everything but its speaker's own prose covered and apostrophes made plain."""
-    said = re.sub("[\ue000-\ue0ff]", " ", text).replace("’", "'").replace("\r", "\n").replace("\xa0", " ")
+    said = re.sub("[\ue000-\ue0ff]", " ", text).replace("’", "'").replace("\r", "\n")
+    said = re.sub("[\xa0\u2009\u202f]", " ", said)
     said = _FENCE.sub(_blank, said)
     said = _QUOTED.sub(_quote, _LONG_TOKEN.sub(_cover, _URL.sub(_cover, said)))
     said = _lines(said)

@@ -43,17 +43,21 @@ _NUMBER_WORDS: Final[Mapping[str, int]] = {
     word: number
     for number, word in enumerate("two three four five six seven eight nine ten eleven twelve".split(), 2)  # noqa: SIM905
 } | {"fifteen": 15, "twenty": 20, "thirty": 30, "forty": 40, "fifty": 50, "hundred": 100}
-_SCALE: Final = {"k": 1e3, "thousand": 1e3, "m": 1e6, "million": 1e6, "billion": 1e9}
+_SCALE: Final = {"k": 1e3, "thousand": 1e3, "lakh": 1e5, "m": 1e6, "million": 1e6, "crore": 1e7, "billion": 1e9}
+_SCALES: Final = "|".join(_SCALE)
+# "5.000", "1 000 000": thousands are parted by points or blanks where sums are in euros.
+_GROUPED: Final = r"\d{1,3}(?:(?:\.\d{3}){1,4}|(?: \d{3}){1,4})"
 # In this order: what one takes is no value of a later kind.
 _VALUES: Final = (
     (DATE, rf"\b{_DAY}(?:,? (?:at |around |by |from )?{_CLOCK})?(?!\w)|\b{_CLOCK} (?:on )?{_DAY}(?!\w)"
     rf"|\b{_CLOCK}(?!\w)"),
-    (MONEY, r"[$€£¥] ?\d+(?:,\d{3})*(?:\.\d+)?(?: ?(?:k|m|thousand|million|billion)\b)?"
-    r"|(?<![\d,.])\d{1,9}(?:,\d{3})*(?:\.\d+)? ?(?:dollars|euros|pounds|usd|eur|gbp)\b"),
+    (MONEY, rf"€ ?{_GROUPED}(?:,\d\d)?(?!\d)|[$€£¥] ?\d+(?:,\d{{3}})*(?:\.\d+)?(?: ?(?:{_SCALES})\b)?"
+    rf"|(?<![\d,.])(?:{_GROUPED}(?:[.,]\d\d)?(?!\d)|\d{{1,9}}(?:,\d{{3}})*(?:[.,]\d+)?)"
+    rf" ?(?:(?:{_SCALES}) ?)?(?:€|£|(?:dollars|euros|pounds|usd|eur|gbp|chf|(?:swiss )?francs|rupees|inr)\b)"),
     (SHARE, r"(?<![\w.])\d{1,3}(?:\.\d+)? ?(?:%|percent\b|per cent\b)"),
     (VERSION, r"\bv\d+(?:\.\d+)*\b(?:-\w+)?|(?<![\w.,])\d+\.\d+\.\d+(?:-?[a-z]+\d*)?(?![\w.]*\d)"
     r"|(?<=python )\d+\.\d+|(?<=version )\d+(?:\.\d+)*"),
-    (MEASURE, r"(?<![\w.,:/-])\d+(?:[.,]\d+)* ?(?:kg|lbs?|pounds|grams|cm|mm|km|meters|metres|miles|feet|inches|ms"
+    (MEASURE, r"(?<![\w.,:/-])\d+(?:[.,]\d+)* ?(?:kg|lbs?|pounds|stone|grams|cm|mm|km|meters|metres|miles|feet|inches|ms"
     r"|seconds|minutes"
     r"|mins|hours|days|weeks|months|years|gb|mb|kb|tb|px|mph|points|degrees|°[cf])\b(?!-)"),
     (RATIO, r"(?<![\w./])\d+ ?(?:/| out of | of (?:the )?(?=\d)) ?\d+(?![\w/%])"),
@@ -62,7 +66,11 @@ _VALUES: Final = (
     rf"|\b(?:{'|'.join(_NUMBER_WORDS)})\b(?!-)"),
 )  # fmt: skip
 _COMPILED: Final = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in _VALUES)
-_SIGNS: Final = {"€": ("euros", "eur"), "£": ("pounds", "gbp"), "¥": ("yen", "jpy"), "$": ("dollars", "usd")}
+_SIGNS: Final = {
+    "€": ("euros", "eur"), "£": ("pounds", "gbp"), "¥": ("yen", "jpy"), "CHF": ("chf", "francs"),
+    "₹": ("rupees", "inr"), "$": ("dollars", "usd"),
+}  # fmt: skip
+_PARTED: Final = re.compile(rf"(?<![\d.,]){_GROUPED}(?!\d)")
 # "80,5 kg"; of three digits behind it, it parts thousands.
 _DECIMAL_COMMA: Final = re.compile(r"(?<=\d),(?=\d{1,2}(?!\d))")
 _ONE_DAY: Final = timedelta(days=1)
@@ -133,12 +141,15 @@ def meaning(value: Value, said_at: datetime) -> str:
         return words.removeprefix("v")
     if words in _NUMBER_WORDS:
         return str(_NUMBER_WORDS[words])
+    if value.kind == MONEY and _currency(words) not in "$£":
+        words = _PARTED.sub(lambda found: re.sub(r"\D", "", found[0]), words)
     digits = re.search(r"\d[\d,]*(?:\.\d+)?", _DECIMAL_COMMA.sub(".", words))
     if digits is None:
         return words
     if value.kind == MEASURE:
         return digits[0].replace(",", "") + " " + words[digits.end() :].strip()
-    number = float(digits[0].replace(",", "")) * _SCALE.get(words[digits.end() :].strip(), 1)
+    scale = words[digits.end() :].strip(" €£").split(" ")[0]
+    number = float(digits[0].replace(",", "")) * _SCALE.get(scale, 1)
     plain = f"{number:.10g}" if number < 1e9 else f"{number:.0f}"
     return {MONEY: f"{_currency(words)}{plain}", SHARE: f"{plain}%"}.get(value.kind, plain)
 

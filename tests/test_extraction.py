@@ -539,6 +539,30 @@ def test_what_is_over_or_yet_to_begin_in_other_languages_is_not_so_now(text: str
     assert triples(text) == []
 
 
+@pytest.mark.parametrize(
+    ("written", "value"),
+    [
+        ("5.000 €", "€5000"),
+        ("5000€", "€5000"),
+        ("€5.000,50", "€5000.5"),
+        ("5.000 euros", "€5000"),
+        ("1.000.000 euros", "€1000000"),
+        ("1 000 euros", "€1000"),
+        ("1\u202f000\xa0€", "€1000"),
+        ("1,5 million euros", "€1500000"),
+        ("5,50 €", "€5.5"),
+        ("5,000 CHF", "CHF5000"),
+        ("5 lakh rupees", "₹500000"),
+        ("$5,000.50", "$5000.5"),
+    ],
+)
+def test_a_sum_is_read_whole_as_it_is_written_elsewhere(written: str, value: str) -> None:
+    fact = only(f"My budget is {written}.")
+    plain = re.sub(r"\s", " ", written)
+    assert (fact.object, fact.qualifiers["value"]) == (plain.casefold(), value)
+    assert fact.statement == f"The user's budget is {plain}."
+
+
 @pytest.mark.parametrize("text", ["J'aime plus le café.", "Ich liebe es, wenn es regnet.", "J'adore quand il pleut."])
 def test_a_liking_that_ended_or_is_of_a_moment_is_none(text: str) -> None:
     assert triples(text) == []
