@@ -19,7 +19,16 @@ from typing import Final
 
 from policies.fact import Fact
 from policies.fact_patterns import OF_PRONOUN, OPENS, RULES, SHE_OR_HE, TALE, TRIGGER, UNREAL, Rule
-from policies.fact_patterns_denied import doubted, no_date, no_event, no_value, no_version, taken_back, undone
+from policies.fact_patterns_denied import (
+    doubted,
+    no_date,
+    no_event,
+    no_value,
+    no_version,
+    one_of_two,
+    taken_back,
+    undone,
+)
 from policies.fact_patterns_kin import Antecedent
 from policies.fact_patterns_objects import objects
 from policies.fact_patterns_prose import CHARS_KEPT, COVER, Sentence, both_ends, covered, sentences
@@ -53,6 +62,7 @@ _TIMELESS: Final = frozenset(
 )
 _FACTS_MAX: Final = 40  # of one text
 _DENIED: Final = re.compile(r"n't\b|\bnot\b", re.IGNORECASE)
+_OR: Final = re.compile(r" (?:or|oder|ou|o) ")
 _OVER: Final = re.compile(r"\b(?:no longer|any ?more|any longer|now|since|used to)\b", re.IGNORECASE)
 _NOT_OVER: Final = {
     "is no longer": "is not",
@@ -256,7 +266,14 @@ def _is_so(said: str, sentence: Sentence, one: Stated) -> bool:
 def _is_unsaid(said: str, fact: Fact, sentence: Sentence) -> bool:
     """Whether the sentence goes on to say that this is not so, or no more. Behind a denial a "no" only denies again."""
     _, end = fact.span
+    if fact.cardinality == "one" and not fact.negated and _is_open(said, fact, sentence):
+        return True
     return undone(said, end, sentence.end) or (not fact.negated and taken_back(said, end, sentence.end))
+
+
+def _is_open(said: str, fact: Fact, sentence: Sentence) -> bool:
+    """Whether this is one of two that it may be: "Rome or Milan", "between $500 and $600"."""
+    return one_of_two(said, fact.span[1], sentence.end) or _OR.search(f" {fact.object} ") is not None
 
 
 def _from_told(one: Told, voice: _Voice) -> Fact:

@@ -74,7 +74,9 @@ _BY: Final = re.compile(
 _NO_VALUE: Final = re.compile(
     rf"(?:{_NOT}|\b(?:want|wish|hope|hoping|like|need|plan|planning|going|trying) to) (?:[a-z]+ )?"
     r"(?:earn|make|making|spend|spent|pay|paid|paying|do|read|write|run) (?:[a-z]+ )?$"
-    rf"|{_NOT} (?:[a-z]+ )?$|{_OTHERS} (?:[a-z]+ )?(?:has|have|had|contains|includes) (?:[a-z]+ )?$",
+    rf"|{_NOT} (?:[a-z]+ )?$|{_NOT} (?:[a-z]+ )?(?:have|got|has|need|want) an? (?:[\w-]+ ){{1,4}}of $"
+    r"|\bsay (?:my|our) (?:[\w-]+ ){1,4}(?:is|was) $"
+    rf"|{_OTHERS} (?:[a-z]+ )?(?:has|have|had|contains|includes) (?:[a-z]+ )?$",
     re.IGNORECASE,
 )
 _NO_VERSION: Final = re.compile(
@@ -106,6 +108,14 @@ _UNDONE: Final = re.compile(
     r"|(?:got|was) (?:fired|laid off|divorced))\b",
     re.IGNORECASE,
 )
+# "Rome or Milan": it is one of them, and nobody has said which. "Or so", "or I fail" name no other.
+_ONE_OF_TWO: Final = re.compile(
+    r" (?:or|oder|ou|o|u) (?!(?:so|less|more|thereabouts|lower|higher|fewer|earlier|later|sooner|before|after|better"
+    r"|near|nearby|around|even|something|somewhere|else|otherwise|i|we|you|he|she|it|they)\b"
+    r"|[^,.;:]{1,30} for short\b)",
+    re.IGNORECASE,
+)
+_TO_ANOTHER: Final = re.compile(r" (?:to|[-–]) ?[$€£¥]?\d|[-–][$€£¥]?\d")
 _JOKE: Final = re.compile(
     r"\W{0,5}(?:(?:no, )?(?:just |only |i'm |i am |was |i was )*(?:kidding|joking)\b(?! aside)|no,? wait\b"
     r"|(?:nur |war |kleiner |ein ){0,3}(?:scherz|witz)\b|(?:es|era) broma\b|je (?:plaisante|rigole)\b"
@@ -135,6 +145,11 @@ def taken_back(said: str, at: int, end: int) -> bool:
     return _TAKEN_BACK.match(said, at, end) is not None or _JOKE.match(said, at) is not None
 
 
+def one_of_two(said: str, at: int, end: int) -> bool:
+    """Whether a sentence that ends at `end` leaves open whether what it has said up to `at` is so or another."""
+    return _ONE_OF_TWO.match(said, at, end) is not None
+
+
 def undone(said: str, at: int, end: int) -> bool:
     """Whether the same sentence says that what it has said up to `at` did not last."""
     return _UNDONE.match(said, at, end) is not None
@@ -147,7 +162,7 @@ def of_others(before: str) -> bool:
 
 def no_value(before: str, behind: str) -> bool:
     """Whether a sum, a share or a number between these words of its sentence is not what the thing is."""
-    if before.endswith("by ") or _BY.search(before[-140:]) or _DIFFERENCE.match(behind):
+    if _TO_ANOTHER.match(behind) or before.endswith("by ") or _BY.search(before[-140:]) or _DIFFERENCE.match(behind):
         return True
     clause = _last_clause(before)
     return any(one.search(clause) for one in (_NO_VALUE, _UNREAL))

@@ -161,6 +161,15 @@ OWNED: Final = re.compile(
     r"|we've) (?:got )?an?|set an?|meet an?|earn\w*|have a)\b",
     re.I,
 )
+# "From 3 pm to 4 pm", "between $500 and $600": the end of a span is no value by itself, unless something moved there.
+SPAN_END: Final = re.compile(
+    rf"[{ANY_VALUE}],? ?(?:to|until|till|through|[-–]) ?(?:the )?$|\bbetween [{ANY_VALUE}]+ and $", re.I
+)
+MOVED: Final = re.compile(
+    r"\b(?:mov|reschedul|postpon|push|chang|shift|exten|increas|rais|lower|cut|reduc|bump|adjust|updat|upgrad|improv"
+    r"|decreas|drop|ros|ris|went|go|grew|grow|fell|fall|climb|jump|delay|brought|bring|expan|switch|cross|up\b|down\b)",
+    re.I,
+)
 CHANGED: Final = re.compile(r"\b(?:new|updated|revised|increased|reduced|now|no longer|instead)\b", re.I)
 PRONOUN: Final = re.compile(r"\b(?:it|that)(?:'s)?$", re.I)
 VERBS_OF_COUNT: Final = word_set("have had got own manage lead")

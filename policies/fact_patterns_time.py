@@ -57,8 +57,8 @@ _VALUES: Final = (
     (SHARE, r"(?<![\w.])\d{1,3}(?:\.\d+)? ?(?:%|percent\b|per cent\b)"),
     (VERSION, r"\bv\d+(?:\.\d+)*\b(?:-\w+)?|(?<![\w.,])\d+\.\d+\.\d+(?:-?[a-z]+\d*)?(?![\w.]*\d)"
     r"|(?<=python )\d+\.\d+|(?<=version )\d+(?:\.\d+)*"),
-    (MEASURE, r"(?<![\w.,:/-])\d+(?:[.,]\d+)* ?(?:kg|lbs?|pounds|stone|grams|cm|mm|km|meters|metres|miles|feet|inches|ms"
-    r"|seconds|minutes"
+    (MEASURE, r"(?<![\w.,:/-])\d+(?:[.,]\d+)* ?(?:kg|lbs?|pounds|stone|grams|cm|mm|km|meters|metres|miles|feet|inches"
+    r"|ms|seconds|minutes"
     r"|mins|hours|days|weeks|months|years|gb|mb|kb|tb|px|mph|points|degrees|°[cf])\b(?!-)"),
     (RATIO, r"(?<![\w./])\d+ ?(?:/| out of | of (?:the )?(?=\d)) ?\d+(?![\w/%])"),
     (NUMBER, rf"(?<![\w.,:/-])\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?(?![\w%/-])"

@@ -29,6 +29,7 @@ from policies.fact_patterns_kinds import (
     LINKS,
     MEASURES,
     MINE,
+    MOVED,
     MOVING,
     NUMBER_OF_OURS,
     OF_VALUE,
@@ -40,6 +41,7 @@ from policies.fact_patterns_kinds import (
     PERIODS,
     PREFIX,
     PRONOUN,
+    SPAN_END,
     SPENT,
     TIME_UNITS,
     TOTAL,
@@ -98,6 +100,8 @@ def stated_values(masked: str, start: int, end: int, values: list[Value]) -> lis
             base,
             masked[start : value.start],
         )
+        if SPAN_END.search(around.left) and not MOVED.search(around.left):
+            continue
         stated = next((one for form in _FORMS if (one := form(around)) is not None), None)
         if stated is not None:
             found.append(stated)

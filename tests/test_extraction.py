@@ -563,6 +563,48 @@ def test_a_sum_is_read_whole_as_it_is_written_elsewhere(written: str, value: str
     assert fact.statement == f"The user's budget is {plain}."
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I live in Rome or Milan.",
+        "I moved to Rome or maybe Milan.",
+        "My name is Tom or Thomas.",
+        "My sister lives in Rome or Milan.",
+        "My favourite food is pizza or pasta.",
+        "I drive a Prius or a Tesla.",
+        "My meeting is on Tuesday or Wednesday.",
+        "The deadline for the report is June 3 or June 4.",
+        "My budget is $500 or $600.",
+        "My budget is $500 to $600.",
+        "My budget is $500-600.",
+        "Ich wohne in Berlin oder Potsdam.",
+        "J'habite à Lyon ou à Paris.",
+        "Vivo en Madrid o Sevilla.",
+        "I don't have a budget of $500.",
+        "Say my budget is $500.",
+    ],
+)
+def test_one_of_two_that_may_be_is_not_what_is(text: str) -> None:
+    assert triples(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("My name is Thomas or Tom for short.", "thomas"),
+        ("My budget is $500 or so.", "$500"),
+        ("My deadline is June 3 or I lose the client.", "june 3"),
+        ("My meeting is on Tuesday from 3 pm to 4 pm.", "tuesday from 3 pm"),
+        ("My meeting is at 3 pm to 4 pm.", "3 pm"),
+        ("The conference is June 3 to June 5.", "june 3"),
+        ("My rent went from $500 to $600.", "$600"),
+        ("I moved my meeting from Tuesday to Friday.", "friday"),
+    ],
+)
+def test_where_a_span_begins_and_what_moved_are_told_apart(text: str, value: str) -> None:
+    assert only(text).object == value
+
+
 @pytest.mark.parametrize("text", ["J'aime plus le café.", "Ich liebe es, wenn es regnet.", "J'adore quand il pleut."])
 def test_a_liking_that_ended_or_is_of_a_moment_is_none(text: str) -> None:
     assert triples(text) == []
