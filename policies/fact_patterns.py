@@ -76,7 +76,7 @@ UNREAL: Final = re.compile(
     r"|respondió|écrit|répond|répondu)(?: me| us| mir| uns)?(?::|,\s*$)"
     rf"|{_TALE}"
     # What somebody believes or what is not true; "don't forget that" is no such thing.
-    r"|\b(?:thinks|thought|believes?|believed|claims?|claimed|assumes|assumed|lied|lie|false|untrue|wrong|mistaken"
+    r"|\b(?:thinks|thought|believes?|believed|claims?|claimed|assumes|assumed|not|lied|lie|false|untrue|wrong|mistaken"
     r"|(?:not|n't|hardly|never) (?:been )?true|(?<!n't )(?<!not )(?<!never )forget|(?:n't|not|never|stop) remember(?:ing)?)"
     r" that\s*$",
     re.IGNORECASE,

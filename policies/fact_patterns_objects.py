@@ -34,13 +34,24 @@ _NEXT_CLAUSE: Final = re.compile(
 )
 _LIST_END: Final = re.compile(
     r"(?:,? (?:and|but|or|so|then) (?=(?:I|I'm|I've|I'd|we|it|it's|he|she|they|that|this|you|can|how|what"
-    r"|am|is|are|was|want|need|also|have|had|hope|my|there|then|would)\b)"
+    r"|am|is|are|was|want|need|also|have|had|hope|my|so|there|then|would)\b)"
     r"|,? (?:because|since|although|though|while|which|who|when|whenever|where|if|so|but|that|due to"
     r"|especially|considering|given|until|these days|too|as well|so much"
     r"|very much|a lot|anymore|any more|again|right now|lately|can you|could you|how|what|even though|after"
     r"|before|as)\b| [-–—] | - )",
     re.IGNORECASE,
 )
+# What follows a list of things and is none of them: ", I carry an EpiPen", ", unfortunately", ", my wife to milk".
+_NO_ITEM: Final = re.compile(
+    r"^(?:please|thanks?|sorry|help|unfortunately|fortunately|luckily|sadly|honestly|apparently|obviously|actually|basically"
+    r"|mainly|mostly|particularly|severely|possibly|probably|maybe|perhaps|sometimes|always|never|ever|right|okay|ok|lol|haha"
+    r"|btw|fyi|said|says|like(?!-)|at least|neither|nor|nothing|well|yes|no|hence|hello|hi)\b"
+    r"|\b(?:I|I'm|I've|I'd|I'll|we|we're|you're|don't|doesn't|isn't|aren't|can't|cannot|is|are|was|were|am|have been"
+    r"|has|eats?|hates?|likes?|loves?|know|knows|not)\b"
+    r"|^(?:my|his|her|our|their) [\w-]+ (?:to|too|\w+s)\b",
+    re.IGNORECASE,
+)
+_EITHER: Final = re.compile(r"(?:either|both) ", re.IGNORECASE)
 _ITEM: Final = re.compile(r",? (?:and|or|as well as|&) |, ")
 _NOT_LIKED: Final = re.compile(
     r"^(?:to (?:hear|know|think|say|see|thank|ask|be|get|have|share|go|try|do|learn|discuss)|how|when|if"
@@ -54,7 +65,7 @@ _NOT_LIKED: Final = re.compile(
     re.IGNORECASE,
 )
 _NO_PHRASE: Final = re.compile(
-    r"^(?:to|and|or|except|unless|unlike|apart|more|less|very|so|too|not|been|being|about|that|able|sure|just|also|all|some|no|in|on"
+    r"^(?:to|and|or|neither|right|nothing|except|unless|unlike|apart|more|less|very|so|too|not|been|being|about|that|able|sure|just|also|all|some|no|in|on"
     r"|at|by|for|with|lots|kind|sort|doing|going|getting|having|making|how|why"
     r"|much|many|enough|really|quite|pretty|feeling|of|is|are|was|only|now|out|up|down)\b",
     re.IGNORECASE,
@@ -185,7 +196,7 @@ _IS: Final = re.compile(r"(?:\bis|'s)(?: now)? $")
 def _person(said: str, at: Range) -> list[Range]:
     # IGNORECASE is on for the rest of the pattern: the capital is checked here.
     text = said[at[0] : at[1]].removesuffix("'s")
-    if not text[:1].isupper() or text.casefold() in _NO_NAMES | _BEINGS or not text[1:].islower():
+    if not text[:1].isupper() or text.casefold() in _NO_NAMES | _BEINGS | LANGUAGES or not text[1:].islower():
         return []
     if _IS.search(said, max(0, at[0] - 12), at[0]) and (_DEMONYM.search(text) or at[0] + len(text) < at[1]):
         return []  # "my wife is Italian", "my sister is Anna's friend"
@@ -300,11 +311,15 @@ def _list(said: str, at: Range, good: Callable[[str], bool] | None = None) -> li
     ends = [*((m.start(), m.end()) for m in _ITEM.finditer(said, *cut)), (cut[1], cut[1])]
     for number, (end, following) in enumerate(ends):
         item = _tight(said, (start, end))
+        if either := _EITHER.match(said, *item):
+            item = (either.end(), item[1])
         opened = re.match(r"(?:and|or|also|both|eating|drinking|to) ", said[item[0] : item[1]], re.I)
         if opened and found:
             item = (item[0] + opened.end(), item[1])
         text = said[item[0] : item[1]]
-        if not _good_item(text) or not (good is None or good(text)) or (number and len(text.split()) > 4):
+        if not _good_item(text) or not (good is None or good(text)):
+            break
+        if number and (len(text.split()) > 4 or _NO_ITEM.search(text)):
             break
         if good is not None and _OF_THE_MOMENT.match(text):
             if text.casefold().startswith("the "):

@@ -605,6 +605,44 @@ def test_where_a_span_begins_and_what_moved_are_told_apart(text: str, value: str
     assert only(text).object == value
 
 
+@pytest.mark.parametrize(
+    "rest",
+    [
+        ", I carry an EpiPen.",
+        ", I'm told.",
+        ", I don't know why.",
+        ", please remember that.",
+        ", unfortunately.",
+        ", sorry.",
+        ", thanks.",
+        ", like my son.",
+        ", my wife to milk.",
+        ", my wife isn't.",
+        ", gluten is fine.",
+        ", said nobody ever.",
+        " and so is my son.",
+    ],
+)
+def test_what_follows_a_list_is_no_item_of_it(rest: str) -> None:
+    assert triples(f"I'm allergic to nuts{rest}") == [("user", "allergic_to", "nuts")]
+    assert triples(f"I don't eat nuts{rest}") == [("user", "eats", "nuts")]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("I like neither pizza nor pasta.", []),
+        ("Not that I like pizza.", []),
+        ("It's not that I like pizza.", []),
+        ("I can't eat right now.", []),
+        ("I don't like either dogs or cats.", [("user", "likes", "dogs"), ("user", "likes", "cats")]),
+        ("I speak English and my wife French.", [("user", "speaks", "english")]),
+    ],
+)
+def test_neither_is_no_liking_and_a_language_no_name(text: str, expected: list[tuple[str, str, str]]) -> None:
+    assert triples(text) == expected
+
+
 @pytest.mark.parametrize("text", ["J'aime plus le café.", "Ich liebe es, wenn es regnet.", "J'adore quand il pleut."])
 def test_a_liking_that_ended_or_is_of_a_moment_is_none(text: str) -> None:
     assert triples(text) == []
