@@ -35,7 +35,16 @@ from policies.fact_patterns_prose import CHARS_KEPT, COVER, Sentence, both_ends,
 from policies.fact_patterns_team import Told, corrects, told
 from policies.fact_patterns_time import DATE, is_ahead, is_over, meaning, validity, values_in
 from policies.fact_patterns_values import Stated, stated_values
-from policies.fact_patterns_words import NO_HOMES, PERSONS, TOOLS, as_object, head_and_rest, in_third_person, normalised
+from policies.fact_patterns_words import (
+    NO_EMPLOYERS,
+    NO_HOMES,
+    PERSONS,
+    TOOLS,
+    as_object,
+    head_and_rest,
+    in_third_person,
+    normalised,
+)
 from policies.standing import CHARS_MAX
 
 __all__ = ["facts_in", "normalised"]
@@ -193,6 +202,8 @@ def _by_rule(
         if rule.predicate.endswith("lives_in") and re.split(r"\W", thing, maxsplit=1)[0] in TOOLS:
             continue
         if rule.shape == "place" and NO_HOMES.fullmatch(thing):
+            continue
+        if rule.shape == "employer" and NO_EMPLOYERS.fullmatch(thing):
             continue
         clause = _clause(said, found.start(), end, sentence)
         if is_over(clause, said_at) or is_ahead(said[end : sentence.end]):

@@ -39,6 +39,7 @@ Shape = Literal[
     "phrase",
     "liking",
     "list",
+    "things",
     "clause",
     "exact",
     "owned",
@@ -61,13 +62,18 @@ OPENS: Final = re.compile(
 _TALE = (
     r"^\W*(?:(?:so|and|but) )?(?:once upon a time|for the sake of|in (?:my|the|this|that|our|a) (?:[a-z]+ )?(?:story|novel"
     r"|book|game|movie|film|play|dream|scenario|example|fantasy|campaign|simulation)"
-    r"|in meinem (?:traum|roman|spiel|buch)|dans mon (?:rêve|roman|jeu)|en mi (?:sueño|novela|juego))\b"
+    r"|(?:im|in (?:de[mr]|eine[mr]|diese[mr]|meine[mr])) (?:traum|roman|spiel|buch|film|geschichte|szenario|beispiel)"
+    r"|dans (?:mon|le|un|une|ce|cette) (?:rêve|roman|jeu|livre|film|histoire|scénario|exemple)"
+    r"|en (?:mi|el|un|una|este|esta|la) (?:sueño|novela|juego|libro|película|historia|escenario|ejemplo))\b"
 )
 TALE: Final = re.compile(_TALE, re.IGNORECASE)
 UNREAL: Final = re.compile(
     r"\b(?:if|would|could|might|wish|imagine|suppose|supposing|pretend|whether|unless|maybe|perhaps|probably|assume|assuming|hypothetically|asked|said|says|told|asks|say"
     r"|when|whenever|dreamed|dream|until|as if|what|how|why|before i|think that|hope|used to|dreamt"
-    r"|sagt|sagte|meint|meinte|glaubt|denkt|behauptet|wenn|falls|dice|dicen|dijo|cree|piensa|dit|pense|croit|si"
+    r"|sagt|sagte|gesagt|meint|meinte|meinen|glaub(?:t|en|e|te|ten)|denkt|denken|dachten?|finde[tn]|behauptet|erzählt|erzählte"
+    r"|fragte|träum\w+|geträumt|hoffe|wahrscheinlich|wenn|falls"
+    r"|dicen?|dijo|dijeron|dicho|decían?|creen?|creían?|creo|piensan?|pensaban?|soñé|soñaba|probablemente"
+    r"|dit|disent|disait|disaient|pensen?t?|pensait|croi(?:t|ent)|croyait|racont\w+|prétend\w*|rêv\w+|probablement|si"
     r"|vielleicht|theoretisch|angenommen|stellt? (?:dir|euch)|stellen sie sich|nehmen wir an|wünschte"
     r"|supposons|supposez|imaginons|imaginez|admettons|disons|peut-être"
     r"|supongamos|imagina|imaginemos|digamos|quizás?|tal vez|a lo mejor|ojalá)\b"
@@ -276,13 +282,18 @@ _TURNS: Final = (
 
 # "no vivo en", "ya no trabajo en", "ich mag Pilze nicht": what is denied in these languages ends nothing and is no fact.
 _DENIED: Final = r"(?<!\bno )(?<!\bnunca )(?<!\btampoco )(?<!\bjamás )(?![^,.;:!?\n]{0,100}\b(?:nicht|nie|niemals|kaum|pas|jamais|nunca)\b)"
+_MUCH: Final = (
+    r"(?:(?:bien|beaucoup|vraiment|surtout|toujours|trop|aussi|mucho|muchísimo|bastante|también|realmente|sehr gerne?|sehr|gerne?"
+    r"|auch|besonders|wirklich|ja|nur) (?!$))*"
+)
 _ELSEWHERE: Final = (
-    _rule(rf"{_DENIED}(?:ich hei(?:ß|ss)e|mein Name ist|me llamo|mi nombre es|je m'appelle|mon nom est) {_RUN}", "name", "{P} name is {o}.", "name", "one", importance=0.9),
+    _rule(rf"{_DENIED}(?:ich hei(?:ß|ss)e|mein Name ist|me llamo|mi nombre es|je m'appelle|mon nom est) (?:jetzt |nun |ahora |maintenant |désormais )?{_RUN}", "name", "{P} name is {o}.", "name", "one", importance=0.9),
     _rule(rf"{_DENIED}(?:ich (?:wohne|lebe) (?:jetzt |derzeit )?in|vivo en|j'habite (?:à|a|en|au)|je vis (?:à|a|en|au)) {_DOTTED}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.8),
     _rule(rf"{_DENIED}(?:ich arbeite (?:bei|für)|trabajo (?:en|para)|je travaille (?:chez|pour)) {_DOTTED}", "works_at", "{S} works at {o}.", "employer", "one", importance=0.8),
-    _rule(_DENIED + r"(?:ich (?:mag|liebe)|me (?:gustan?|encantan?)|j'aime|j'adore)\b(?! ?(?:nicht|pas|dich|que\b|keine?n?\b|plus\b|quand\b|cuando\b|más\b|es\b|lieber\b)) ?(?:(?:bien|beaucoup|mucho|sehr gerne?|sehr|gerne?) )?(?:(?:le|les|el|la|los|las) |l')?(?P<o>[^,.;:!?()\n\"\ue000]{2,40}?)(?= (?:pero|aber|mais|und ich|y (?:vivo|trabajo|soy|tengo|me)|et (?:je|j'))\b|[,.;:!?()\n\"\ue000]|$)", "likes", "{S} likes {o}.", "exact", "preference"),
-    _rule(rf"{_DENIED}ich bin allergisch gegen {_RUN}", "allergic_to", "{S} is allergic to {o}.", "exact", importance=0.95),
-    _rule(rf"{_DENIED}soy alérgic[oa] a(?:l| la| los| las)? {_RUN}", "allergic_to", "{S} is allergic to {o}.", "exact", importance=0.95),
+    _rule(rf"{_DENIED}(?:ich (?:mag|liebe)|me (?:gustan?|encantan?)|j'aime|j'adore)\b(?! ?(?:nicht|pas|dich|que\b|keine?n?\b|plus\b|quand\b|cuando\b|más\b|es\b|lieber\b)) ?{_MUCH}(?P<o>[^,.;:!?()\n\"\ue000]{{2,60}}?)(?= (?:pero|aber|mais|und ich|y (?:vivo|trabajo|soy|tengo|me)|et (?:je|j'))\b|[,.;:!?()\n\"\ue000]|$)", "likes", "{S} likes {o}.", "things", "preference"),
+    _rule(rf"{_DENIED}ich bin allergisch gegen {_RUNS}", "allergic_to", "{S} is allergic to {o}.", "things", importance=0.95),
+    _rule(rf"{_DENIED}soy alérgic[oa] (?=a){_RUNS}", "allergic_to", "{S} is allergic to {o}.", "things", importance=0.95),
+    _rule(rf"{_DENIED}je suis allergique (?=à|au){_RUNS}", "allergic_to", "{S} is allergic to {o}.", "things", importance=0.95),
 )  # fmt: skip
 
 RULES: Final[tuple[Rule, ...]] = (*_TURNS, *_WHO, *_AROUND, *_KIN, *_PET, *_LIFE, *_LIKING, *_ELSEWHERE)

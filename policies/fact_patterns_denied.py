@@ -118,7 +118,7 @@ _ONE_OF_TWO: Final = re.compile(
 _TO_ANOTHER: Final = re.compile(r" (?:to|[-–]) ?[$€£¥]?\d|[-–][$€£¥]?\d")
 _JOKE: Final = re.compile(
     r"\W{0,5}(?:(?:no, )?(?:just |only |i'm |i am |was |i was )*(?:kidding|joking)\b(?! aside)|no,? wait\b"
-    r"|(?:nur |war |kleiner |ein ){0,3}(?:scherz|witz)\b|(?:es|era) broma\b|je (?:plaisante|rigole)\b"
+    r"|(?:nur |war |kleiner |ein ){0,3}(?:scherz|witz)\b|(?:es |era )?broma\b|(?:non,? )?je (?:plaisante|rigole)\b"
     r"|(?:jk|not!)(?!\w))",
     re.IGNORECASE,
 )

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from policies.fact_patterns import Shape
+from policies.fact_patterns_things import things
 from policies.fact_patterns_words import ANAPHORS, JOBS, LANGUAGES, STOPS, word_set
 
 Range = tuple[int, int]
@@ -129,7 +130,8 @@ _INSTEAD_OF_NAME: Final = word_set(
     " later tomorrow tonight soon again whenever anytime asap first before after maybe whatever anything"
     " old-fashioned lazy cynical naive naïve paranoid skeptical sceptical picky biased stupid dumb silly weird nuts mad"
     " foot train bus car bike bicycle plane taxi tram boat ferry metro subway rail default"
-    " sie dich euch ihn ihnen alle uns"
+    " sie dich euch ihn ihnen alle uns egal unwichtig programm geheim selten schwierig kompliziert"
+    " personne difficile secret compliqué rare difícil complicado raro común secreto largo irrelevante"
 )
 
 
@@ -231,7 +233,8 @@ def _place(said: str, at: Range) -> list[Range]:
 
 
 _MORE_OF_PLACE: Final = re.compile(
-    r"(?:,? | )(?:(?:of|de|la|the|du|del) )*(?!(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)days?\b)[A-ZÀ-Þ][\w'’.&-]*"
+    r"(?:,? | )(?:(?:of|de|la|las|los|le|les|the|du|del) )*(?!(?:(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day"
+    r"|Montag|Dienstag|Mittwoch|Donnerstag|Freitag|Samstag|Sonntag)s?\b)[A-ZÀ-Þ][\w'’.&-]*"
 )
 _OWNED_BY: Final = re.compile(rf" (?!(?:{'|'.join(sorted(STOPS))})\b)[a-z]")
 
@@ -394,6 +397,7 @@ _SHAPES: Final[Mapping[Shape, Callable[[str, Range], list[Range]]]] = {
     "phrase": _phrase,
     "liking": _liking,
     "list": _list,
+    "things": things,
     "clause": _clause,
     "choice": _choice,
     "exact": _exact,

@@ -155,10 +155,22 @@ NO_HOMES: Final = re.compile(
     r"|misery|comfort|solitude|isolation|darkness|chaos|style|debt|limbo|silence|freedom|retirement)"
     r"|angst|armut|frieden|scheidung|trennung|sorge|harmonie|elternzeit|rente|partnerschaft|beziehung|freiheit"
     r"|paz|pareja|pecado|soledad|alquiler|casa|pobreza|miedo|armonía|libertad"
-    r"|couple|colocation|concubinage|paix|harmonie|autarcie"
+    r"|couple|banlieue|province|campagne|ville|centre-ville|colocation|concubinage|paix|harmonie|autarcie"
     r"|agile|scrum|kanban|production|staging|remote|marketing|sales|engineering|finance|hr|qa|it|legal|accounting"
     r"|support|operations|ops|devops|procurement|product|design|management|r&d|sre"
     r"|q[1-4]|(?:team|plan|phase|tier|step|version|option|weekly|biweekly|daily|monthly) .*)",
+    re.IGNORECASE,
+)
+# When or what for one works, and in what language; and places, since in Spanish one works "en Madrid" as "en Google".
+NO_EMPLOYERS: Final = re.compile(
+    r"nights?|day|home|noon|dawn|money|cash|tips|fun|love|(?:mon|tues|wednes|thurs|fri|satur|sun)days?"
+    r"|nacht|tag|tage|geld|regen|bedarf|hause|spaß|java|python|rust|react|excel"
+    r"|españa|madrid|barcelona|valencia|sevilla|bilbao|zaragoza|málaga|granada|murcia|alicante|cdmx"
+    r"|(?:ciudad de )?méxico|guadalajara|monterrey|argentina|buenos aires"
+    r"|córdoba|rosario|chile|santiago|colombia|bogotá|medellín|cali|perú"
+    r"|lima|ecuador|quito|venezuela|caracas|uruguay|montevideo|cuba|la habana|costa rica|panamá|guatemala|bolivia"
+    r"|europa|alemania|francia|italia|portugal|inglaterra|londres|parís|berlín|roma|nueva york|miami|estados unidos"
+    r"|suiza|viena|múnich|lisboa",
     re.IGNORECASE,
 )
 JOBS: Final = re.compile(

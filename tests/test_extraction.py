@@ -643,6 +643,85 @@ def test_neither_is_no_liking_and_a_language_no_name(text: str, expected: list[t
     assert triples(text) == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "predicate", "expected"),
+    [
+        ("Ich mag Kaffee und Tee.", "likes", ["kaffee", "tee"]),
+        ("Ich mag Kaffee und wohne in Rom.", "likes", ["kaffee"]),
+        ("Ich mag nur Tee.", "likes", ["tee"]),
+        ("J'adore les chats et les chiens.", "likes", ["chats", "chiens"]),
+        ("J'aime aussi le café et la vie est belle.", "likes", ["café"]),
+        ("Me gusta leer y nadar.", "likes", ["leer", "nadar"]),
+        ("Me gusta el café y el té verde.", "likes", ["café", "té verde"]),
+        ("Ich bin allergisch gegen Nüsse, Milch und Soja.", "allergic_to", ["nüsse", "milch", "soja"]),
+        ("Soy alérgica al polen y a la leche.", "allergic_to", ["polen", "leche"]),
+        ("Je suis allergique aux noix et à la pénicilline.", "allergic_to", ["noix", "pénicilline"]),
+    ],
+)
+def test_each_thing_of_a_list_is_one_in_other_languages(text: str, predicate: str, expected: list[str]) -> None:
+    assert triples(text) == [("user", predicate, one) for one in expected]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Ich mag das.",
+        "Ich mag deinen Vorschlag.",
+        "Ich mag den Vorschlag.",
+        "Ich mag weder Katzen noch Hunde.",
+        "Ich mag gerade keine Pizza.",
+        "Ich mag überhaupt keinen Fisch.",
+        "Ich mag Kaffee lieber als Tee.",
+        "Ich bin allergisch gegen fast alles.",
+        "J'aime bien ça.",
+        "J'aime ton idée.",
+        "J'aime la deuxième version.",
+        "J'aime ni le café ni le thé.",
+        "J'aime aucun légume.",
+        "J'aime moins le café.",
+        "Me gusta mucho, gracias.",
+        "Me encanta tu respuesta.",
+        "Me gusta la segunda opción.",
+        "Me gusta poco el café.",
+        "Me gusta nada.",
+        "Soy alérgico a nada.",
+    ],
+)
+def test_what_points_or_is_denied_is_nothing_liked_in_other_languages(text: str) -> None:
+    assert triples(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Meine Mutter findet, ich mag Fisch.",
+        "Sie hat gesagt: ich wohne in Berlin.",
+        "Im Film: ich wohne in Berlin.",
+        "Elle disait, j'habite à Lyon.",
+        "J'ai rêvé : j'habite à Lyon.",
+        "J'habite à Lyon, non je plaisante.",
+        "Mi madre decía: vivo en Madrid.",
+        "Soñé: vivo en Madrid.",
+        "Vivo en Madrid, broma.",
+        "Mein Name ist egal.",
+        "Mi nombre es difícil.",
+        "Ich arbeite bei Nacht.",
+        "Trabajo en Madrid.",
+        "I work for Fridays.",
+    ],
+)
+def test_another_s_words_a_dream_a_time_and_a_place_are_no_facts(text: str) -> None:
+    assert triples(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [("Ich heiße jetzt Meier.", "meier"), ("Je m'appelle désormais Dupont.", "dupont"), ("Me llamo ahora Ana.", "ana")],
+)
+def test_now_is_no_part_of_a_name(text: str, name: str) -> None:
+    assert triples(text) == [("user", "name", name)]
+
+
 @pytest.mark.parametrize("text", ["J'aime plus le café.", "Ich liebe es, wenn es regnet.", "J'adore quand il pleut."])
 def test_a_liking_that_ended_or_is_of_a_moment_is_none(text: str) -> None:
     assert triples(text) == []
