@@ -171,7 +171,7 @@ _WHO: Final = (
     _rule(rf"(?:{_I}studied|I (?:have|got) an? (?:degree|master's|bachelor's|PhD) in|I {_ADV}graduated (?:with a degree )?in|I majored in) {_RUN}", "studied", "{S} studied {o}.", "phrase"),
     _rule(rf"(?:I {_ADV}(?:attend|graduated from|(?:go|went) to(?={_SCHOOL})|study at)|I'm (?:a student at|studying at)) (?P<o>(?:the )?[A-Z][\w'&. -]{{1,60}})", "school", "{S} attends or attended {o}.", "place"),
     _rule(rf"{_IM}(?P<o>{MARITAL})(?![\w-])(?! (?:in|by|out)\b|(?<=engaged) with\b| to (?:my|the|this) (?:job|work|career|company|business|craft|idea|plan)\b)", "marital_status", "{S} is {o}.", "exact", "one", importance=0.8),
-    _rule(rf"{_IM}(?P<o>{STATUSES})(?![\w-])", "status", "{S} is {o}.", "exact", importance=0.8),
+    _rule(rf"{_IM}(?P<o>{STATUSES})(?![\w-])(?!(?<=deaf) to\b)", "status", "{S} is {o}.", "exact", importance=0.8),
     _rule(rf"(?:I eat|I follow|{_IM}on|I'm eating) an? (?P<o>{_DIET})(?: diet)?\b", "status", "{S} is {o}.", "exact", importance=0.8),
     _rule(rf"{_IM}allergic to {_RUNS}", "allergic_to", "{S} is allergic to {o}.", "list", importance=0.95),
     _rule(rf"I {_ADV}have (?:an? )?(?:severe |bad |serious )?allerg(?:y|ies) to {_RUNS}", "allergic_to", "{S} is allergic to {o}.", "list", importance=0.95),
@@ -242,7 +242,7 @@ _LIFE: Final = (
 )
 
 _LIKING: Final = (
-    _rule(rf"my (?:all-time |absolute |personal )?favou?rite (?P<k>[a-z]+(?: [a-z]+)?)(?: is| are|'s| has to be|:| of all time is) {_RUN}", "favourite_{k}", "{P} favourite {k} is {o}.", "phrase", "preference", "one", importance=0.7),
+    _rule(rf"my (?:all-time |absolute |personal )?favou?rite (?P<k>[a-z]+(?: [a-z]+)?)(?: is| are|'s(?! name\b)| has to be|:| of all time is) {_RUN}", "favourite_{k}", "{P} favourite {k} is {o}.", "phrase", "preference", "one", importance=0.7),
     _rule(rf"I {_ADV}(?:love|like|enjoy|adore) {_RUNS}", "likes", "{S} likes {o}.", "liking", "preference", importance=0.55),
     _rule(rf"{_IM}(?:(?:really |very |so |super )?(?:into|fond of|passionate about|obsessed with|keen on|interested in)|an? (?:[a-z]+ )?(?:fan|lover) of|crazy about) {_RUNS}", "likes", "{S} likes {o}.", "liking", "preference", importance=0.55),
     _rule(r"(?:I'm|I am) an? (?:big |huge |massive |lifelong |total |real |avid |die-hard )?(?!(?:big|huge|massive|lifelong|total|real|true|great|such) (?:fan|lover))(?P<o>[\w' -]{2,40}?) (?:fan|lover|enthusiast|nerd)(?! of)\b", "likes", "{S} is {a o} fan.", "liking", "preference"),

@@ -105,7 +105,13 @@ _UNDONE: Final = re.compile(
     r"|left(?! (?:my|our|the|an?|it|them)\b)|(?:sold|returned|lost) (?:it|them)"
     r"|gave (?:it|them) (?:up|back|away)|got rid of (?:it|them)|renewed it"
     r"|changed (?:my|our) minds?|(?:started|began) (?:it )?again|(?:went|moved|switched|came) back"
-    r"|(?:got|was) (?:fired|laid off|divorced))\b",
+    r"|(?:got|was) (?:fired|laid off|divorced))\b"
+    # "I moved to Rome in 2010 and to Milan in 2015", "I quit smoking and started again".
+    r"|(?: in (?:19|20)\d\d| last \w+| [a-z]+ \w+ ago)?,?(?: and)?(?: then| later)*"
+    r" (?:(?:moved )?(?:back )?to (?-i:[A-Z])[\w' -]{1,30} in (?:19|20)\d\d\b|(?:moved |came |went )back\b"
+    r"|(?:started|began) (?:it )?again\b|(?:sold|returned|lost) (?:it|them)\b"
+    r"|(?:left|quit|divorced)(?: again)?(?: (?:in (?:19|20)\d\d|this|last|[a-z]+ \w+ (?:ago|later))\b|(?=[.,!])|$))"
+    r"|,?(?: and)? then (?:back )?to (?-i:[A-Z])",
     re.IGNORECASE,
 )
 # "Rome or Milan": it is one of them, and nobody has said which. "Or so", "or I fail" name no other.

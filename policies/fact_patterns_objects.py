@@ -66,7 +66,7 @@ _NOT_LIKED: Final = re.compile(
     re.IGNORECASE,
 )
 _NO_PHRASE: Final = re.compile(
-    r"^(?:to|and|or|neither|right|nothing|except|unless|unlike|apart|more|less|very|so|too|not|been|being|about|that|able|sure|just|also|all|some|no|in|on"
+    r"^(?:to|and|or|neither|right|nothing|between|hers|his|theirs|mine|except|unless|unlike|apart|more|less|very|so|too|not|been|being|about|that|able|sure|just|also|all|some|no|in|on"
     r"|at|by|for|with|lots|kind|sort|doing|going|getting|having|making|how|why"
     r"|much|many|enough|really|quite|pretty|feeling|of|is|are|was|only|now|out|up|down)\b",
     re.IGNORECASE,

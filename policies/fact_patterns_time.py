@@ -90,6 +90,8 @@ _FOR: Final = re.compile(
     r"|four|five|six|seven|eight|nine|ten|twelve|twenty) (day|week|month|year)s?\b(?! old)",
     re.IGNORECASE,
 )
+# "I moved to Rome for a year": that long, and not since.
+_GOES: Final = re.compile(r"\b(?:moved|relocated|quit|stopped)\b", re.IGNORECASE)
 _PAST: Final = re.compile(
     rf"\b(?:yesterday|last (?:week|month|year|weekend|{_WEEKDAY})|(?:\d{{1,3}}|an?|two|three|four|five|six"
     rf"|seven|eight|nine|ten|few|couple(?: of)?) (?:day|week|month|year)s? ago|in {_MONTH} (?:19|20)\d\d"
@@ -239,7 +241,7 @@ def validity(clause: str, said_at: datetime) -> tuple[datetime | None, datetime 
         end = _end_of(found[1], said_at)
     if found := _SINCE.search(clause):
         start = _begin_of(found[1], said_at)
-    elif found := _FOR.search(clause):
+    elif (found := _FOR.search(clause)) and not _GOES.search(clause):
         span = asked_span(f"{found[1]} {found[2]}s ago", said_at, said_at)
         start = span.start if span else None
     elif found := _PAST.search(clause):

@@ -722,6 +722,41 @@ def test_now_is_no_part_of_a_name(text: str, name: str) -> None:
     assert triples(text) == [("user", "name", name)]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I moved to Rome, then to Milan.",
+        "I moved to Rome in 2010 and to Milan in 2015.",
+        "I moved to Rome two years ago and left last year.",
+        "I quit smoking and started again.",
+        "I got married in 2010 and divorced in 2015.",
+        "I bought a bike and sold it.",
+        "My favourite author's name is Tom.",
+        "My favorite color is between blue and green.",
+        "I'm deaf to that.",
+    ],
+)
+def test_what_the_same_sentence_goes_on_from_is_not_so_now(text: str) -> None:
+    assert triples(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "thing"),
+    [
+        ("I moved to Rome and left my car behind.", "rome"),
+        ("I live in Rome and went to Oxford in 2010.", "rome"),
+        ("I started a company and quit my job.", "company"),
+    ],
+)
+def test_what_goes_on_with_something_else_stays(text: str, thing: str) -> None:
+    assert triples(text)[0][2] == thing
+
+
+def test_for_how_long_one_moves_is_not_since_when() -> None:
+    assert day(only("I moved to Rome for a year.").valid_from) == ""
+    assert day(only("I've lived in Rome for a year.").valid_from) == "2023-03-01"
+
+
 @pytest.mark.parametrize("text", ["J'aime plus le café.", "Ich liebe es, wenn es regnet.", "J'adore quand il pleut."])
 def test_a_liking_that_ended_or_is_of_a_moment_is_none(text: str) -> None:
     assert triples(text) == []
