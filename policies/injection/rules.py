@@ -66,6 +66,13 @@ _FREE = (
     r"|ethical|moral\w*|safety|content)"
 )
 
+# Where an order begins in a language whose verb may stand there too: not behind its subject.
+_SPOKEN_TO = r"(?:^|[.!?:;>\])}\-*,\"\u00ab\u201e\u00a1]\s{0,3}|\b(?:bitte|jetzt|dann|nun|por favor|ahora|entonces|maintenant|alors|plait|vous devez|tu dois|per favore|ora|agora|alsjeblieft|nu) )"
+_GERMAN = r"(?:anweisung\w*|instruktion\w*|richtlinie\w*|regeln|vorgaben|befehle?|besprochen)\b"
+_FRENCH = r"(?:instructions?|consignes|regles|directives)\b"
+_SPANISH = r"(?:instrucci\w+|indicaciones|reglas|ordenes|directrices|pagina web)\b"
+_CHINESE = r"(?:指令|指示|说明|規則|规则|提示|命令|内容)"
+
 _DOING = (
     r"(?:add|adding|modif\w+|enhance|elevat\w+|integrat\w+|includ\w+|ensure|incorporat\w+|merge|embed\w*|insert|provide|encode"
     r"|encrypt|shift|replace|scramble|group|render|append|augment|leverage|introduc\w+|interweave|weave|inject|deploy|adopt"
@@ -97,23 +104,45 @@ RULES: Final = (
     ),
     _rule(
         "override-other-language",
-        "ignor|vergiss|vergess|missacht|oubli|pas compte|olvid|omite|descart|dimentic|esque|desconsider|negeer|vergeet|забудь|внимания|zapomnij|игнорир|忽略|无视|無視|忘|ルール|지시|명령|규칙|지침",
+        "ignor|vergiss|vergess|missacht|oubli|compte|olvid|omite|descart|dimentic|esque|desconsider|negeer|vergeet|забудь|внимания|zapomnij|игнорир|忽略|无视|無視|忘|ルール|지시|명령|규칙|지침|talimat|komut|kural|تعليمات|وامر|قواعد|निर्देश|नियम|आदेश",
         1.0,
         1.0,
-        # German, French, Spanish, Italian, Portuguese, Dutch, Russian, Polish; Chinese, Japanese, Korean.
-        r"\b(?:ignorier\w*|vergiss|vergesst|vergessen sie|missacht\w*)\b[^.!?\n]{0,40}\b(?:anweisung\w*|instruktion\w*"
-        r"|richtlinie\w*|regeln|vorgaben|befehle?|besprochen)\b",
-        r"\b(?:ignor(?:ez|er|ons|e (?:tout\w*|l[ae]s?|tes|vos|ces))|oubli(?:e|ez|er)|ne (?:tiens|tenez) pas compte)\b[^.!?\n]{0,40}\b(?:instructions?"
-        r"|consignes|regles|directives)\b[^.!?\n]{0,12}\b(?:precedent\w*|anterieur\w*|ci-dessus|systeme|donnees|tes|vos)?",
-        r"\b(?:ignora|ignore|ignorar|olvida|olvide|olvidar|omite|descarta)\b[^.!?\n]{0,30}\b(?:instrucci\w+|indicaciones"
-        r"|reglas|ordenes|directrices|pagina web)\b",
+        # German, French, Spanish, Italian, Portuguese, Dutch: an order, not "mein Chef ignoriert", "j'ai oublié", "n'oublie pas".
+        rf"{_SPOKEN_TO}(?:"
+        rf"(?:ignorier(?:e|t|en sie)?|vergiss|vergesst|vergessen sie|missachten? ?(?:sie)?)\b[^.!?\n]{{0,40}}\b{_GERMAN}(?![^.!?\n,]{{0,30}} nicht(?:[.!?\n]|$))"
+        rf"|(?:ignor(?:ez|er|ons|e)|oubli(?:e|ez|er)|ne (?:tiens|tenez) (?:pas|aucun) compte)\b(?! pas\b)[^.!?\n]{{0,40}}\b{_FRENCH}"
+        rf"|(?:ignora|ignore|ignorar|olvida|olvidar|omite|descarta|olvide(?= (?:tod[ao]s|sus|tus)\b))\b[^.!?\n]{{0,30}}\b{_SPANISH}"
+        r"|(?:ignora|dimentica|ignorate|dimenticate)\b[^.!?\n]{0,30}\b(?:istruzioni|regole|indicazioni|direttive)\b"
+        r"|(?:ignore|ignora|esqueca|esquece|desconsidere)\b[^.!?\n]{0,30}\b(?:instruc(?:oes|ao)|regras|diretrizes|ordens)\b"
+        r"|(?:negeer|vergeet)\b[^.!?\n]{0,30}\b(?:instructies|regels|opdrachten|richtlijnen)\b(?! niet))",
+        r"\b(?:und|et|y|e|ed) (?:ignoriere?|vergiss|ignorez?|oubliez?|ignora|olvida|dimentica|esqueca)\b(?! pas\b)"
+        r"(?=[^.!?\n]{0,60}\b(?:vorherig|vorig|bisherig|obig|precedent|anterieur|ci-dessus|anterior|previ))"
+        rf"[^.!?\n]{{0,40}}\b(?:{_GERMAN}|{_FRENCH}|{_SPANISH}|istruzioni\b|regole\b|instrucoes\b|regras\b)",
+        # Russian, Polish; Chinese, Japanese, Korean: by the form of the verb.
+        r"(?:\b(?:про)?игнорируи\w*|(?:^|[.!?:;]\s{0,3})(?:про)?игнорировать|(?<!не )\bзабудь\w*|\bне обращаи\w* внимания)\b[^.!?\n]{0,40}\b(?:инструкц\w+|указани\w+|правил\w*)",
+        r"\b(?<!nie )(?:zignoruj|ignoruj|zapomnij)\b[^.!?\n]{0,30}\b(?:instrukcj\w+|polecen\w+|zasad\w*)",
+        rf"(?:^|[。！!？?，,;；:：\n\s]|[请請你并])(?:忽略|无视|無視|忘记|忘掉|请忘了)(?!了)[^。!?\n]{{0,12}}{_CHINESE}",
+        r"(?:指示|命令|指令|ルール)[^。\n]{0,6}(?:無視(?:して(?!い|し)|しろ|せよ|すること)|忘れ(?:て(?!い|し)|ろ|なさい))|(?:^|[.。]\s?)無視して",
+        r"(?:지시|명령|규칙|지침)[^.\n]{0,8}(?:무시하(?:고|세요|십시오|라)|무시해(?=라|줘|주|[.!\s]|$)|잊(?:어(?=라|줘|주|[.!]|$)|으세요|으십시오|고))",
+        # Turkish, Arabic, Hindi.
+        r"\b(?:onceki|yukar[ıi]daki|tum|butun|verilen)\b[^.!?\n]{0,40}\b(?:talimat|komut|kural|yonerge)\w*[^.!?\n]{0,20}\b(?:yok ?say\w*|gormezden gel\w*|unut(?:un)?\b|dikkate alma(?:yin|y[ıi]n)?\b|goz ard[ıi] e[td]\w*)",
+        r"(?:تجاهل|انس|[اأ]همل|لا تتبع)\w{0,3}\b[^.!?؟\n]{0,30}(?:تعليمات|[اأآ]وامر|قواعد|توجيهات)[^.!?؟\n]{0,20}(?:السابق|المذكور|[اأ]علاه)",
+        r"(?:पिछल|पहले|ऊपर|पूर्व|सभी|सारे)[^।.!?\n]{0,40}(?:निर्देश|नियम|आदेश)[^।.!?\n]{0,20}(?:अनदेखा कर|नज\u093c?र\s?अ\w?ंदाज\u093c? कर|भूल जा|उपेक्षा कर)",
+    ),
+    _rule(
+        "override-mentioned-other-language",
+        "ignor|vergiss|vergess|missacht|oubli|pas compte|olvid|omite|descart|dimentic|esque|desconsider|negeer|vergeet|забудь|внимания|игнорир|忽略|无视|無視|忘|지시|명령|규칙|지침",
+        0.4,
+        0.6,
+        # "La oficina ignora las reglas": a person's sentence, and in a page's words an order as likely.
+        rf"\b(?:ignorier\w*|missacht\w*)\b[^.!?\n]{{0,40}}\b{_GERMAN}",
+        rf"(?<!\bn')\b(?:ignor(?:ez|er|ons|e (?:tout\w*|l[ae]s?|tes|vos|ces))|oubli(?:e|ez|er)|ne (?:tiens|tenez) pas compte)\b(?! pas\b)[^.!?\n]{{0,40}}\b{_FRENCH}",
+        rf"\b(?:ignora|ignore|ignorar|olvida|olvide|olvidar|omite|descarta)\b[^.!?\n]{{0,30}}\b{_SPANISH}",
         r"\b(?:ignora|dimentica|ignorate|dimenticate)\b[^.!?\n]{0,30}\b(?:istruzioni|regole|indicazioni|direttive)\b",
-        r"\b(?:ignore|ignora|esqueca|esquece|desconsidere)\b[^.!?\n]{0,30}\b(?:instruc(?:oes|ao)|regras|diretrizes|ordens)\b",
-        r"\b(?:negeer|vergeet)\b[^.!?\n]{0,30}\b(?:instructies|regels|opdrachten|richtlijnen)\b",
-        r"\b(?:игнорир\w+|проигнорир\w+|забудь\w*|не обращаи\w* внимания)\b[^.!?\n]{0,40}\b(?:инструкц\w+|указани\w+|правил\w*)",
-        r"\b(?:zignoruj|ignoruj|zapomnij)\b[^.!?\n]{0,30}\b(?:instrukcj\w+|polecen\w+|zasad\w*)",
-        r"(?:忽略|无视|無視|忘记|忘掉|忘了)[^。!?\n]{0,12}(?:指令|指示|说明|規則|规则|提示|命令|内容)",
-        r"(?:指示|命令|指令|ルール)[^。\n]{0,6}(?:無視|忘れ)|(?:^|[.。]\s?)無視して",
+        r"\b(?<!nao )(?:ignore|ignora|esqueca|esquece|desconsidere)\b[^.!?\n]{0,30}\b(?:instruc(?:oes|ao)|regras|diretrizes|ordens)\b",
+        r"\b(?:игнорир\w+|проигнорир\w+)\b[^.!?\n]{0,40}\b(?:инструкц\w+|указани\w+|правил\w*)",
+        rf"(?:忽略|无视|無視|忘记|忘掉|忘了)[^。!?\n]{{0,12}}{_CHINESE}",
+        r"(?:指示|命令|指令|ルール)[^。\n]{0,6}(?:無視|忘れ)",
         r"(?:지시|명령|규칙|지침)[^.\n]{0,8}(?:무시|잊)",
     ),
     _rule(
