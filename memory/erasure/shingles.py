@@ -1,7 +1,8 @@
 """Words of forgotten texts, as hashes: texts in, what to look for out; and whether another text holds any of it.
 
 A shingle is a run of RUN words (of SHORT_RUN where a text has fewer), by hash() of its words, which Python keys for
-each process anew: nothing of a text is kept. A character of Chinese, Japanese or Korean is a word. Pure.
+each process anew: nothing of a text is kept. A character of Chinese, Japanese or Korean is a word, and a word of Hindi
+or Tamil has the signs on its letters. Pure.
 """
 
 from __future__ import annotations
@@ -10,12 +11,17 @@ import re
 from collections.abc import Iterator
 from typing import Final
 
+from policies.text import SIGNS
+
 RUN: Final = 8
 SHORT_RUN: Final = 5
 NEEDLE_BYTES_MIN: Final = 20
 SHINGLES_MAX: Final = 2_000_000
 """About 130 MB. Of longer subjects the first so many are looked for, and the receipt says how many that were."""
-_WORD: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W_\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]+")
+# Thai, Burmese and Khmer set no blanks: there a sign parts, or a whole sentence would be a word.
+_SIGNS: Final = re.sub("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]", "", SIGNS)
+_LETTERS: Final = r"[^\W_\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
+_WORD: Final = re.compile(rf"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|{_LETTERS}+(?:[{_SIGNS}]+{_LETTERS}*)*")
 
 
 class Shingles:
