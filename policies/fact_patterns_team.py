@@ -241,7 +241,7 @@ def _conventions(said: str, start: int, end: int) -> Iterator[Told]:
             "convention",
             importance=0.85,
         )
-    for found in _WE.finditer(said, start, end):
+    for found in _WE.finditer(said[start:end]):  # a slice: "^" is the beginning of the sentence
         chosen = re.split(r" (?:and we|but|because|since|so|which|when|while|if|can|could|how|as)\b", found["o"])[
             0
         ].rstrip(" .")
@@ -259,7 +259,7 @@ def _conventions(said: str, start: int, end: int) -> Iterator[Told]:
             predicate,
             as_object(chosen.split(" ", 1)[1] if by_means else chosen),
             says,
-            (found.start("v"), found.start("o") + len(chosen)),
+            (start + found.start("v"), start + found.start("o") + len(chosen)),
             "convention",
             "one" if by_means and not negated else "many",
             negated=negated,
@@ -269,7 +269,7 @@ def _conventions(said: str, start: int, end: int) -> Iterator[Told]:
 
 def _favourites(said: str, start: int, end: int) -> Iterator[Told]:
     """ "Lasagna is one of my favourite dishes"."""
-    for found in _FAVOURITE.finditer(said, start, end):
+    for found in _FAVOURITE.finditer(said[start:end]):
         name, kind = found["o"], normalised(found["k"])
         if (
             name.split()[0] in _POINTING
@@ -285,7 +285,7 @@ def _favourites(said: str, start: int, end: int) -> Iterator[Told]:
             predicate,
             as_object(name),
             says,
-            found.span(),
+            (start + found.start(), start + found.end()),
             "preference",
             "many" if many else "one",
             importance=0.65,
@@ -299,7 +299,7 @@ def _third(verb: str) -> str:
 
 
 def _corrections(said: str, start: int, end: int) -> Iterator[Told]:
-    found = _MEANT.search(said, start, min(end, start + 200)) or _NOT_BUT.search(said, start, end)
+    found = _MEANT.search(said[start : min(end, start + 200)]) or _NOT_BUT.search(said[start:end])
     if found is None or not found["o"].strip() or len(found["o"].split()) > 6:
         return
     right = found["o"].strip()
@@ -308,7 +308,7 @@ def _corrections(said: str, start: int, end: int) -> Iterator[Told]:
         return
     if ANAPHORS.search(right):
         return
-    at = found.start("o") + len(found["o"]) - len(found["o"].lstrip())
+    at = start + found.start("o") + len(found["o"]) - len(found["o"].lstrip())
     instead = {"instead_of": as_object(found["x"])} if found["x"] else {}
     shown = said[start:end].strip()
     yield Told(
@@ -316,7 +316,7 @@ def _corrections(said: str, start: int, end: int) -> Iterator[Told]:
         "corrected_to",
         as_object(right),
         f"{{S}} said: “{shown}”",
-        (min(found.start(), at), max(found.end(), at + len(right))),
+        (min(start + found.start(), at), max(start + found.end(), at + len(right))),
         "fact",
         "one",
         correction=True,

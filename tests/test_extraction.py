@@ -757,6 +757,16 @@ def test_for_how_long_one_moves_is_not_since_when() -> None:
     assert day(only("I've lived in Rome for a year.").valid_from) == "2023-03-01"
 
 
+@pytest.mark.parametrize("before", ["", "Hello there. ", "Nice day!\n"])
+def test_a_convention_or_a_correction_counts_in_whatever_sentence_it_stands(before: str) -> None:
+    assert triples(f"{before}We use tabs.") == [("team", "uses", "tabs")]
+    assert triples(f"{before}We always squash commits.") == [("team", "convention_squash", "commits")]
+    assert triples(f"{before}Sorry, I meant Milan.") == [("it", "corrected_to", "milan")]
+    assert triples(f"{before}Pizza is my favourite food.") == [("user", "favourite_food", "pizza")]
+    text = f"{before}We use tabs."
+    assert text[slice(*only(text).span)] == "use tabs"
+
+
 @pytest.mark.parametrize("text", ["J'aime plus le café.", "Ich liebe es, wenn es regnet.", "J'adore quand il pleut."])
 def test_a_liking_that_ended_or_is_of_a_moment_is_none(text: str) -> None:
     assert triples(text) == []
