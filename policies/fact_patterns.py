@@ -79,7 +79,8 @@ UNREAL: Final = re.compile(
     r"|supongamos|imagina|imaginemos|digamos|quizás?|tal vez|a lo mejor|ojalá)\b"
     # Somebody's words without quotes, and what is so in a tale alone.
     r"|\b(?:wrote|writes|replied|replies|answered|answers|texted|reads|schrieb|schreibt|antwortete|escribió|escribe"
-    r"|respondió|écrit|répond|répondu)(?: me| us| mir| uns)?(?::|,\s*$)"
+    r"|respondió|écrit|répond|répondu)(?: me| us| in| back| mir| uns)?(?::|,\s*$)"
+    r"|(?:\b(?:he|she|they|it) (?:goes|went|said)|\b(?:is|was|were|are) like|'s like)(?::|,)\s*$"
     rf"|{_TALE}"
     # What somebody believes or what is not true; "don't forget that" is no such thing.
     r"|\b(?:thinks|thought|believes?|believed|claims?|claimed|assumes|assumed|not|lied|lie|false|untrue|wrong|mistaken"
@@ -152,7 +153,7 @@ _WHO: Final = (
     _rule(r"(?:I'm|I am|I) [^.;!?\n]{2,90}?(?:, | and |er |or |ist )(?:I'm |who is )?(?:based|living|located) in (?P<o>[A-Z](?:[^.;:!?()\n\"\ue000]){1,60})", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.75),
     _rule(r"as an? (?P<o>[a-z/ -]{3,50}), (?:I|my|I'm|I've) (?!want|can|need|should|would|must|will|could|may)", "job", "{S} is {a o}.", "job", "one", importance=0.7),
     _rule(r"(?:I have|I've got|I've) (?:over |about |around |almost |more than )?(?P<o>\d{1,2})\+? years of (?P<k>[a-z]+ )?experience", "years_of_experience", "{S} has {o} years of {k} experience.", "exact", "one", importance=0.7),
-    _rule(rf"(?:{_IM}(?P<o>\d{{1,3}})(?: years? old| yrs? old|(?=[,.;!?]|$| and (?!a half)| now))|I {_ADV}turned (?P<o2>\d{{1,3}})(?: years? old|(?=[,.;!?]|$| (?:and|but|now|today|yesterday|last|this|in|on|two|a)\b)))", "age", "{S} is {o} years old.", "age", "one", importance=0.8),
+    _rule(rf"(?:{_IM}(?P<o>\d{{1,3}})(?: years? old| yrs? old|(?=[,.;!?](?!\d)|$| and (?!a half)| now))|I {_ADV}turned (?P<o2>\d{{1,3}})(?: years? old|(?=[,.;!?]|$| (?:and|but|now|today|yesterday|last|this|in|on|two|a)\b)))", "age", "{S} is {o} years old.", "age", "one", importance=0.8),
     _rule(rf"(?:{_IM}|as )an? (?P<o>\d{{1,3}})[- ]years?[- ]old", "age", "{S} is {o} years old.", "age", "one", importance=0.8),
     _rule(rf"(?:{_IM}|I {_ADV}(?:work|working|got a job) as |{_IM}working as |my (?:new )?job is (?:being )?)(?:an? |the )(?P<o>[^,.;:!?()\n\"\ue000]{{1,90}})", "job", "{S} is {a o}.", "job", "one", importance=0.8),
     _rule(rf"(?:{_I}work|{_IM}working|I {_ADV}(?:started (?:working|a job|a new job))|I've been working) (?:at|for) {_DOTTED}", "works_at", "{S} works at {o}.", "employer", "one", importance=0.8),
@@ -166,7 +167,7 @@ _WHO: Final = (
     _rule(r"I was born in (?P<o>(?:19|20)\d\d)\b", "birth_year", "{S} was born in {o}.", "exact", "one", importance=0.7),
     _rule(rf"I was born (?:and raised )?in {_DOTTED}", "born_in", "{S} was born in {o}.", "place", "one", importance=0.7),
     _rule(rf"my hometown(?: is|,) {_DOTTED}", "hometown", "{P} hometown is {o}.", "place", "one", importance=0.7),
-    _rule(r"my birthday(?:'s| is)(?: on)? (?P<o>[A-Za-z]{3,9} \d{1,2}|\d{1,2}(?:st|nd|rd|th)? (?:of )?[A-Za-z]{3,9})", "birthday", "{P} birthday is {o}.", "exact", "one", importance=0.8),
+    _rule(r"my birthday(?:'s| is)(?: on)? (?:the )?(?P<o>(?:[A-Za-z]{3,9} \d{1,2}(?:st|nd|rd|th)?|\d{1,2}(?:st|nd|rd|th)? (?:of )?[A-Za-z]{3,9})(?:,? (?:19|20)\d\d)?)(?!\w)", "birthday", "{P} birthday is {o}.", "exact", "one", importance=0.8),
     _rule(rf"(?:{_I}study|{_IM}(?:studying|majoring in)|my major is) {_RUN}", "studies", "{S} studies {o}.", "phrase", "one"),
     _rule(rf"(?:{_I}studied|I (?:have|got) an? (?:degree|master's|bachelor's|PhD) in|I {_ADV}graduated (?:with a degree )?in|I majored in) {_RUN}", "studied", "{S} studied {o}.", "phrase"),
     _rule(rf"(?:I {_ADV}(?:attend|graduated from|(?:go|went) to(?={_SCHOOL})|study at)|I'm (?:a student at|studying at)) (?P<o>(?:the )?[A-Z][\w'&. -]{{1,60}})", "school", "{S} attends or attended {o}.", "place"),

@@ -96,6 +96,8 @@ _TAKEN_BACK: Final = re.compile(
     r"|or (?:was|did|used to)\b)"
     r"|\W{0,5}(?:nein|ich meine|non|je veux dire|perdón|pardon|digo|quiero decir),? (?:in |bei |à |chez |en )?"
     r"(?=(?-i:[A-ZÀ-Þ\d]))"
+    r"|\W{0,5}(?:well|correction)[,:]? (?:in |at |to |for |from )?(?=(?-i:[A-Z\d]))(?!I\b)"
+    r"|,? (?:or )?so (?:they|he|she|people) says?\b|,? (?:supposedly|allegedly|in theory|in my dreams|i wish)\b"
     r"|\W{0,5}(?:lol,? )?not(?:[!.)]|$)",
     re.IGNORECASE,
 )
@@ -123,6 +125,8 @@ _ONE_OF_TWO: Final = re.compile(
 )
 _TO_ANOTHER: Final = re.compile(r" (?:to|[-–]) ?[$€£¥]?\d|[-–][$€£¥]?\d")
 _JOKE: Final = re.compile(
+    r"\W{1,5}(?:(?:oh|oops|no|sorry|wait|actually)[,.!]? ){0,3}(?:i meant?|i mean to say|correction|make that"
+    r"|scratch that)[,:]? (?:in |at |to |for |from |it's )?(?=(?-i:[A-Z\d$€£¥]))(?!I\b)|"
     r"\W{0,5}(?:(?:no, )?(?:just |only |i'm |i am |was |i was )*(?:kidding|joking)\b(?! aside)|no,? wait\b"
     r"|(?:nur |war |kleiner |ein ){0,3}(?:scherz|witz)\b|(?:es |era )?broma\b|(?:non,? )?je (?:plaisante|rigole)\b"
     r"|(?:jk|not!)(?!\w))",

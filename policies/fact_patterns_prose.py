@@ -66,7 +66,10 @@ _MATERIAL: Final = re.compile(
     r"|\bimagine (?:you|that|i|we|a|the|if)\b|\b(?:^|[.!?\n] *)you(?: are|'re| will be) (?:an?|my|the|now|going)\b"
     r"|\bi want you to (?:act|be|become|play|pretend|imagine)\b|\bhypothetical|\bsuppose\b|\blet's say\b|\bsay i\b"
     r"|\bin the (?:style|voice) of\b|\bfirst[- ]person\b|\bfrom the perspective\b|\bpersona\b|\bfictional\b"
-    r"|\bignore (?:all|any|previous|the above)\b",
+    r"|\bignore (?:all|any|previous|the above)\b"
+    r"|(?:^|[.!?\n] *)(?:examples?|sentence|quote|(?:song )?lyrics|ticket[^:\n]{0,12}|repeat after me|echo|conjugate"
+    r"|true or false|two truths[^:\n]{0,20}|input|text|caption|(?:customer|client|user|their|his|her)(?:'s)? (?:message"
+    r"|e-?mail|review|comment|request|complaint|question|text|note|reply|post)) ?[:–-]",
     re.IGNORECASE,
 )
 _WRITE: Final = re.compile(

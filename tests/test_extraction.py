@@ -767,6 +767,42 @@ def test_a_convention_or_a_correction_counts_in_whatever_sentence_it_stands(befo
     assert text[slice(*only(text).span)] == "use tabs"
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Customer message: My name is Anna and I live in Rome.",
+        "A customer wrote in: My name is Anna and I live in Rome.",
+        "Ticket #123: my name is Anna and I live in Rome.",
+        "Example: I live in Rome.",
+        "Repeat after me: my name is Anna.",
+        "Two truths and a lie: I live in Rome, I have a dog, I hate tea.",
+        "She was like, I live in Rome.",
+        "He goes: I live in Rome.",
+        "I live in Rome, supposedly.",
+        "I live in Rome, or so they say.",
+        "I live in Rome (well, Milan).",
+        "I live in Rome, correction: Milan.",
+        "I live in Rome... I mean, Milan.",
+        "I'm 20,000 dollars in debt.",
+        "I'm 15.5 years old.",
+    ],
+)
+def test_examples_others_words_and_what_is_put_right_at_once_are_no_facts(text: str) -> None:
+    assert triples(text) == []
+
+
+def test_what_the_next_sentence_puts_right_was_not_said() -> None:
+    assert ("user", "lives_in", "rome") not in triples("I live in Rome. Sorry, I meant Milan.")
+    assert ("user", "budget", "$500") not in triples("My budget is $500. Oops, I meant $600.")
+    assert triples("I live in Rome. I mean it.") == [("user", "lives_in", "rome")]
+
+
+@pytest.mark.parametrize("said", ["May 3rd", "May 3rd, 1990", "3rd of May", "3 May"])
+def test_a_birthday_is_read_whole(said: str) -> None:
+    for article in ("", "the ") if said[0] == "3" else ("",):
+        assert triples(f"My birthday is {article}{said}.") == [("user", "birthday", said.casefold())]
+
+
 @pytest.mark.parametrize("text", ["J'aime plus le café.", "Ich liebe es, wenn es regnet.", "J'adore quand il pleut."])
 def test_a_liking_that_ended_or_is_of_a_moment_is_none(text: str) -> None:
     assert triples(text) == []
