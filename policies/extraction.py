@@ -116,9 +116,9 @@ def facts_in(text: str, *, said_at: datetime, speaker: str | None = None) -> lis
             *_ruled(said, sentence, voice, said_at),
             *_of_pronoun(said, sentence, spoken_of, voice, said_at),
             *(
-                _from_told(one, voice)
+                _from_told(one, voice, validity(said[one.span[1] : sentence.end], said_at)[1])
                 for one in told(said, sentence.start, sentence.end)
-                if _holds(said, sentence, one)
+                if _holds(said, sentence, one, said_at)
             ),
             *(
                 _from_value(said, one, sentence, voice, said_at)
@@ -251,11 +251,12 @@ def _sentence(says: str, voice: _Voice, shown: str, kind: str = "") -> str:
     return said.replace("{S}", voice.shown).replace("{P}", voice.owning)
 
 
-def _holds(said: str, sentence: Sentence, one: Told) -> bool:
+def _holds(said: str, sentence: Sentence, one: Told, said_at: datetime) -> bool:
     """Whether a finding of the team's rules is stated, not asked or wished for."""
     if one.predicate == "instruction":
         return len(said.strip()) <= CHARS_MAX  # of a longer text it is a part
-    if doubted(said[sentence.start : one.span[0]]):
+    behind = said[one.span[1] : sentence.end]
+    if doubted(said[sentence.start : one.span[0]]) or is_over(behind, said_at) or is_ahead(behind):
         return False
     if one.predicate == "version":
         if no_version(said[sentence.start : one.span[0]]):
@@ -287,7 +288,7 @@ def _is_open(said: str, fact: Fact, sentence: Sentence) -> bool:
     return one_of_two(said, fact.span[1], sentence.end) or _OR.search(f" {fact.object} ") is not None
 
 
-def _from_told(one: Told, voice: _Voice) -> Fact:
+def _from_told(one: Told, voice: _Voice, until: datetime | None) -> Fact:
     subject = voice.subject if one.subject == "user" else one.subject
     return Fact(
         subject=subject,
@@ -299,6 +300,7 @@ def _from_told(one: Told, voice: _Voice) -> Fact:
         cardinality=one.cardinality,
         negated=one.negated,
         correction=one.correction,
+        valid_to=until,
         confidence=_STATED,
         importance=one.importance,
         qualifiers=one.qualifiers,

@@ -296,7 +296,7 @@ def _clause(said: str, at: Range) -> list[Range]:
         len(words) < 1
         or len(words) > 16
         or ANAPHORS.search(said[cut[0] : cut[1]])
-        or words[0].casefold() in ("and", "or", "not", "if")
+        or words[0].casefold() in ("and", "or", "not", "if", "neither")
     ):
         return []
     return [] if words[-1].casefold() in ("to", "the", "a", "of", "for", "and", "my", "on") else [cut]

@@ -39,6 +39,9 @@ _RUNS: Final = re.compile(
     r" (?P<o>[^\s,;!?()]+(?: (?-i:[A-Z\d])[^\s,;!?()]*){0,2})",
     re.IGNORECASE,
 )
+# "At 80%", "in 5 minutes": no place.
+_AMOUNT: Final = re.compile(r"[\d.,:]+(?:%|[ap]m|k|x|s|ms|gb|mb|th|st|nd|rd)?", re.IGNORECASE)
+_DENIED: Final = re.compile(r"n't\b|\b(?:not|never|no longer|hardly|rarely|only)\b", re.IGNORECASE)
 _LOOKS: Final = re.compile(r"\d|[:/_]|[a-z][A-Z]|\w[.-]\w|^[A-Z]")
 _LOOKS_SURE: Final = re.compile(r"\d|[:/_]|[a-z][A-Z]|\w\.\w|^[A-Z]")
 _RELATIONS: Final = (
@@ -55,7 +58,8 @@ _WE: Final = re.compile(
     r"|this) (?:team|project|repo|codebase|company),? )?we (?P<n>(?:don't|do not|never) )?"
     r"(?P<a>always |only |usually |generally |currently |all )?(?P<v>use|name|prefix|write|indent|format"
     r"|squash|commit|deploy|ship|store|log|tag|version|document|test|review|merge|rebase|pin|run)"
-    r" (?!(?:out of|into|late|low on|short of|away|positive|negative|names|up)\b)(?!(?<=use )to\b)"
+    r" (?!(?:out of|into|late|low on|short of|away|along|every|positive|negative|names|up"
+    r"|our (?:son|daughter|baby|dog|cat|hands))\b)(?!(?<=use )to\b)"
     r"(?P<o>[^,.;:!?()\n\"\ue000]{2,80}(?:\.\w[^,.;:!?()\n\"\ue000]{0,40})?)",
     re.IGNORECASE,
 )
@@ -70,11 +74,12 @@ _ORDER: Final = re.compile(
     re.IGNORECASE,
 )
 _USING: Final = re.compile(
-    r"\b(?:using|use|uses|running|run|on|with|upgraded to|switched to|migrated to|have|installed"
-    r"|updated to)(?: the)? (?P<t>[A-Z][\w+#]*(?:[.-][\w]+)?(?: [A-Z][\w+#.-]*)?) (?:version |v)?"
+    r"\b(?:using|use|uses|running|run|on|with|(?:up|down)graded to|switched to|migrated to|have|installed"
+    r"|(?:(?:up|down)graded|switched|migrated|updated) from [\w+#.-]{1,30}(?: v?\d[\w.]{0,10})? to|updated to)"
+    r"(?: the)? (?P<t>[A-Z][\w+#]*(?:[.-][\w]+)?(?: [A-Z][\w+#.-]*)?) (?:version |v)?"
     r"(?P<o>\d+\.\d+(?:\.\d+)*|(?<=version )\d+)(?![\w%:/]|,\d)"
 )
-_UPGRADE: Final = re.compile(r"upgraded|switched|migrated|updated", re.I)
+_UPGRADE: Final = re.compile(r"(?:up|down)graded|switched|migrated|updated", re.I)
 _PATH: Final = re.compile(
     r"(?P<s>(?:the|our|my) (?:[\w.-]+ ){0,3}[\w.-]+) (?P<v>is|are|lives?|goes?|go)(?: stored| kept"
     r"| located)? (?:in|at|under) (?P<o>[~.]?/[\w./-]{2,100}|[A-Z]:\\[\w.\\-]{2,100})",
@@ -148,6 +153,7 @@ def _topology(said: str, start: int, end: int) -> Iterator[Told]:
             if (
                 not target
                 or _SOMEBODY.fullmatch(found["s"])
+                or _DENIED.search(found["s"])
                 or not (_LOOKS if named else _LOOKS_SURE).search(target)
                 or ANAPHORS.fullmatch(target)
                 or target in ("I", "I'm")
@@ -158,6 +164,8 @@ def _topology(said: str, start: int, end: int) -> Iterator[Told]:
                 if target[0] in "/~"
                 else next(((p, c) for words, p, c in _RELATIONS if words.match(found["v"])), ("located_at", "one"))
             )
+            if predicate == "located_at" and _AMOUNT.fullmatch(target):
+                continue
             if (
                 predicate in ("located_at", "uses")
                 and target.istitle()
@@ -242,12 +250,16 @@ def _conventions(said: str, start: int, end: int) -> Iterator[Told]:
             importance=0.85,
         )
     for found in _WE.finditer(said[start:end]):  # a slice: "^" is the beginning of the sentence
-        chosen = re.split(r" (?:and we|but|because|since|so|which|when|while|if|can|could|how|as)\b", found["o"])[
-            0
-        ].rstrip(" .")
+        chosen = re.split(
+            r" (?:and we|but|because|since|so|which|when|while|if|can|could|how|as|until|till|starting"
+            r"|beginning|from (?:next|tomorrow|[A-Z][a-z]+))\b",
+            found["o"],
+        )[0].rstrip(" .")
         if not chosen or ANAPHORS.search(chosen) or len(chosen.split()) > 10:
             continue
         negated = found["n"] is not None
+        if negated and found["a"]:  # "we don't always use tabs"
+            continue
         verb = found["v"].casefold()
         often = (found["a"] or "").lower().replace("all ", "")
         says = f"{{P}} team {f'does not {verb}' if negated else often + _third(verb)} {chosen}."

@@ -803,6 +803,44 @@ def test_a_birthday_is_read_whole(said: str) -> None:
         assert triples(f"My birthday is {article}{said}.") == [("user", "birthday", said.casefold())]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "We don't always use tabs.",
+        "We don't only use tabs.",
+        "We use Slack from next month.",
+        "We use Slack starting Monday.",
+        "We use Slack until 2019.",
+        "We name our son Tom.",
+        "The config no longer lives in /etc/app/config.yaml.",
+        "My build is at 80%.",
+        "The build is in 5 minutes.",
+        "Our website is in 3 languages.",
+        "I prefer neither.",
+    ],
+)
+def test_what_a_team_does_not_do_always_or_not_yet_is_no_convention(text: str) -> None:
+    assert triples(text) == []
+
+
+@pytest.mark.parametrize("text", ["We use Slack until Friday.", "Our db runs on db7:5433 until Friday."])
+def test_what_a_team_uses_ends_when_it_is_said_to(text: str) -> None:
+    assert day(only(text).valid_to) == "2024-03-23"
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("I upgraded from Node 18.2 to Node 20.1.", "20.1"),
+        ("I downgraded to Node 18.2.", "18.2"),
+        ("I downgraded from Node 20.1 to Node 18.2.", "18.2"),
+    ],
+)
+def test_a_version_that_another_one_made_way_for_is_learnt(text: str, version: str) -> None:
+    fact = only(text)
+    assert (fact.subject, fact.object, fact.qualifiers["changed"]) == ("node", version, "yes")
+
+
 @pytest.mark.parametrize("text", ["J'aime plus le café.", "Ich liebe es, wenn es regnet.", "J'adore quand il pleut."])
 def test_a_liking_that_ended_or_is_of_a_moment_is_none(text: str) -> None:
     assert triples(text) == []
