@@ -29,7 +29,8 @@ STRAY_BITS_MIN = 3.8
 _KEYS_OF_PEOPLE = (
     'passw|pwd|pw:|pw=|psk|passphrase|passcode|_pass|-pass|pass=|pass:|pass"|credentials|creds|mot de passe|motdepasse'
     "|contraseña|contrasena|senha|kennwort|wachtwoord|lösenord|hasło|haslo|parola|şifre|salasana|adgangskode|пароль"
-    "|密码|密碼|口令|パスワード|비밀번호|पासवर्ड|كلمة المرور|mật khẩu"
+    "|密码|密碼|口令|パスワード|비밀번호|पासवर्ड|كلمة المرور|كلمة السر|mật khẩu|mdp|contrasenya|heslo|geslo|lozink"
+    "|passord|jelsz|slaptažod|kata sandi|κωδικό|סיסמ|รหัสผ่าน"
 )
 _KEYS_OF_PROGRAMS = (
     "token|secret|key|schlüssel|clé|clave|chave|chiave|jeton|токен|секрет|ключ|密钥|秘钥|令牌|秘密鍵|トークン|キー|토큰|비밀키"
@@ -48,17 +49,27 @@ _KEY_BEFORE = re.compile(
 _NOT_SECRET = re.compile(
     r"public|csrf|xsrf|cancel|next|page|continu|syntax|pubkey|primary|foreign|design|stop|pad|mask|authenticity|verification"
 )
+# Words that are written together with "my" or "the": şifrem, salasanani, jelszavam, κωδικός.
+_WITH_ENDINGS = frozenset(("şifre", "parola", "salasana", "jelsz", "lozink", "geslo", "slaptažod", "κωδικό", "סיסמ"))
+_ENDING = re.compile(r"\w{0,6}")
 _NAME_LEFT = re.compile(r"[A-Za-z0-9_.\-]{0,40}$")
 _TAIL = r"(?P<tail>(?:[_-]?(?:value|plain|base64|b64|prod|production|dev|staging|live|string|hash|\d{1,3})){0,2})"
 _GAP = r"""(?:\[\d{0,4}\]|\\{0,3}["'`\]*_]){0,4}"""
 _TYPE = r"""(?:\s{0,2}:\s{0,2}&?'?[A-Za-z_][\w.\[\]<>| ]{0,40}?(?=\s{0,4}=)|[ ]string(?=[ ]=))?"""
+# Whose or what for, before the value: "for the router", "du wifi", "của tôi".
+_OF = (
+    r"""\s+(?:(?:for|to|of|für|vom|des|pour|du|de|para|del|do|da|per|voor|till|для|от|к)\s[^\n:=]{1,40}?"""
+    r"""|mea|saya|của tôi|μου|שלי)"""
+)
 _SIGN = (
     r"""(?P<sign>\s{0,8}(?:===?|!=|:=|=>|=|:|：|->|＝)(?:\*{0,2}[ \t]{0,8}|\*{0,2}\s{0,16}(?=["'`]))"""
     r"""|[:：]\*{0,2}[ \t]{0,8}(?:\r?\n){1,2}[ \t]{0,8}(?=[^\s:=]{4,512}+[ \t]{0,8}(?:[\r\n]|\Z))"""  # on a line
     r"""|\s{0,4},\s{0,4}(?=\\{0,3}["'])|\((?=\\{0,3}["'])|\s{0,4}\|\s{0,4}"""
     r"""|["']?\s{1,4}(?:value|content)\s{0,2}=\s{0,2}|>(?=[^<\s]{4,})|["']?\s{0,8}\n\s{0,16}value:\s{0,4}"""
-    r"""|(?:\s+(?:for|to|of|für|pour|para|per)\s[^\n:=]{1,40}?)?\s{1,3}"""
-    r"""(?:is|was|ist|lautet|war|est|es|era|é|è|jest|är|er|to|это|—|–|→|-):?\s{1,3}(?:now\s|:\s)?"""
+    rf"""|(?:{_OF})?\s{{1,3}}"""
+    r"""(?:is|was|ist|lautet|heißt|war|est|c'est|es|era|é|è|jest|je|är|er|to|este|là|adalah|это|είναι|هي|היא|—|–|→|-):?"""
+    r"""\s{1,3}(?:now\s|:\s)?"""
+    rf"""|{_OF}\s{{0,2}}[:：]\s{{0,3}}"""
     r"""|[ \t]?(?:是|为|為|は|：|는|은)[ \t]{0,2}|[ \t]{1,3}|\s{0,2}\n\s{0,4})"""
 )
 _FLAG_SIGN = r"(?P<flag_sign>[ \t]{1,4}|\s{0,2}\\\n\s{0,16})"
@@ -132,6 +143,8 @@ def _key_at(text: str, folded: str, at: int, word: str, kind: Kind) -> _Key | No
         end += len(re.match(r"ord|d|ort|", folded[end : end + 3]).group())  # type: ignore[union-attr]
     elif word[-1] in '=":':
         end -= 1
+    elif word in _WITH_ENDINGS:
+        end = _ENDING.match(text, end).end()  # type: ignore[union-attr]
     chars_min = API_KEY_CHARS_MIN if word == "key" else TOKEN_CHARS_MIN
     return _Key(end, kind, name.startswith("-"), name.isupper() and len(name) > len(word), chars_min)
 
