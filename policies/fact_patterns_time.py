@@ -12,7 +12,7 @@ import re
 from calendar import isleap, monthrange
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import MAXYEAR, UTC, datetime, timedelta
 from typing import Final
 
 from policies.fact_patterns_time_elsewhere import in_english
@@ -82,6 +82,11 @@ _SINCE: Final = re.compile(
 _UNTIL: Final = re.compile(
     # "Monday through Friday" is every week.
     rf"(?<![nsir]day )\b(?:until|till|through|up to) (?:the end of )?({_DAY}|{_MONTH}|(?:19|20)\d\d)\b",
+    re.IGNORECASE,
+)
+# "Until next year" ends where that begins, "until the end of next month" and "through next week" where that ends.
+_UNTIL_PERIOD: Final = re.compile(
+    r"\b(?:until|till|through|up to) (?:(the end of )(?:the |this )?|(?=next ))(next )?(week|month|year)\b",
     re.IGNORECASE,
 )
 _UP_TO_YEAR: Final = re.compile(r"\b(?:from|between) (?:19|20)\d\d (?:to|and) ((?:19|20)\d\d)\b", re.IGNORECASE)
@@ -237,7 +242,10 @@ def validity(clause: str, said_at: datetime) -> tuple[datetime | None, datetime 
     """
     clause = in_english(clause)
     start, end = None, None
-    if found := _UNTIL.search(clause):
+    if found := _UNTIL_PERIOD.search(clause):
+        whole = found[1] is not None or found[0].casefold().startswith("through")
+        end = _begin_of_period(found[3].casefold(), (found[2] is not None) + whole, said_at)
+    elif found := _UNTIL.search(clause):
         end = _end_of(found[1], said_at)
     if found := _SINCE.search(clause):
         start = _begin_of(found[1], said_at)
@@ -277,6 +285,17 @@ def _begin_of(words: str, said_at: datetime) -> datetime | None:
     else:
         span = asked_span(lowered, said_at, said_at)
     return span.start if span else None
+
+
+def _begin_of_period(unit: str, ahead: int, said_at: datetime) -> datetime | None:
+    """Where the week, month or year begins that is so many ahead of the present one; None past the calendar's end."""
+    if said_at.year >= MAXYEAR - 1:
+        return None
+    today = said_at.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    if unit == "week":
+        return today + (7 * ahead - today.weekday()) * _ONE_DAY
+    months = today.year * 12 + (today.month - 1 + ahead if unit == "month" else 12 * ahead)
+    return datetime(months // 12, months % 12 + 1, 1, tzinfo=UTC)
 
 
 def _end_of(words: str, said_at: datetime) -> datetime | None:

@@ -32,7 +32,7 @@ _DAYS: Final = (
     ("today", r"heute|aujourd'hui|hoy"),
 )  # fmt: skip
 _UNITS: Final = (
-    ("year", "jahr(?:e|en)?|ans?|années?|años?"), ("month", "monat(?:e|en)?|mois|mes(?:es)?"),
+    ("year", "jahr(?:e[sn]?|s)?|ans?|années?|años?"), ("month", "monat(?:e[sn]?|s)?|mois|mes(?:es)?"),
     ("week", "wochen?|semaines?|semanas?"), ("day", "tage?n?|jours?|días?"),
 )  # fmt: skip
 _NUMBERS: Final = (
@@ -63,9 +63,12 @@ _PHRASES: Final = tuple(
         ("from ", r"(?:ab|desde|dès|à partir|a partir)(?: de[lrm]?| du| d'| le| la| el)* ?(?=next|tomorrow)"),
         ("from ", r"ab(?: de[mr])? |dès(?: le| la)? |(?:à|a) partir(?: del?| du| d'| le| el)* ?"),
         ("since ", r"(?:seit(?: de[mr])?|depuis(?: le| la)?|desde(?: el| la)?) "),
-        ("until ", r"bis(?: zum| zur| ende| einschließlich)* "),
-        ("until ", r"jusqu'(?:à la fin (?:de |du |d')?|à |aux? |en )?(?:month de )?(?:le |la )?"),
-        ("until ", r"hasta(?: el| la| finales de| fin(?:es)?(?: de)?)* "),
+        ("until the end of ", r"bis(?: zum)? ende (?:de[sr] |dieses )?"),
+        ("until ", r"bis(?: zum| zur| einschließlich)* "),
+        ("until the end of ", r"jusqu'à la fin (?:de |du |d')?(?:month de )?(?:le |la |l')?"),
+        ("until ", r"jusqu'(?:à |aux? |en )?(?:month de )?(?:le |la )?"),
+        ("until the end of ", r"hasta(?: el)? fin(?:al|ales|es)?(?: del?)? "),
+        ("until ", r"hasta(?: el| la)* "),
     )
 )
 

@@ -841,6 +841,31 @@ def test_a_version_that_another_one_made_way_for_is_learnt(text: str, version: s
     assert (fact.subject, fact.object, fact.qualifiers["changed"]) == ("node", version, "yes")
 
 
+@pytest.mark.parametrize(
+    ("text", "until"),
+    [
+        ("I live in Rome until next year.", "2025-01-01"),
+        ("I live in Rome until next month.", "2024-04-01"),
+        ("I live in Rome until the end of next month.", "2024-05-01"),
+        ("I live in Rome until the end of the week.", "2024-03-25"),
+        ("I live in Rome through next week.", "2024-04-01"),
+        ("Ich wohne in Berlin bis Ende nächsten Monats.", "2024-05-01"),
+        ("Ich wohne in Berlin bis Ende des Jahres.", "2025-01-01"),
+        ("J'habite à Lyon jusqu'à la fin de l'année.", "2025-01-01"),
+        ("J'habite à Lyon jusqu'au mois prochain.", "2024-04-01"),
+        ("Vivo en Madrid hasta fin de año.", "2025-01-01"),
+        ("Vivo en Madrid hasta el mes que viene.", "2024-04-01"),
+    ],
+)
+def test_a_week_a_month_and_a_year_end_or_begin_as_it_is_said(text: str, until: str) -> None:
+    assert day(only(text).valid_to) == until
+
+
+def test_no_period_begins_past_the_calendars_end() -> None:
+    (fact,) = facts_in("I live in Rome until next year.", said_at=datetime(9999, 12, 31, tzinfo=UTC))
+    assert fact.valid_to is None
+
+
 @pytest.mark.parametrize("text", ["J'aime plus le café.", "Ich liebe es, wenn es regnet.", "J'adore quand il pleut."])
 def test_a_liking_that_ended_or_is_of_a_moment_is_none(text: str) -> None:
     assert triples(text) == []
