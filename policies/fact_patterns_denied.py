@@ -25,6 +25,14 @@ _UNREAL: Final = re.compile(
     r"|\b(?:might|(?:should|shall|could) (?:i|we)) (?:move|push|postpone|reschedule) ",
     re.IGNORECASE,
 )
+# "I couldn't move my meeting to Friday", "they refused to raise our budget to $500": it is not there.
+_NOT_MOVED: Final = re.compile(
+    rf"(?:{_NOT}|\b(?:if|might|may|would|could|refus\w+|unable|failed|tried|trying|wants?|wanted|hop(?:es?|ed|ing)|wish\w*"
+    r"|promis\w+|suggest\w*|propos\w+|asked|asks|think(?:ing)? (?:of|about)|thought about|consider\w*|declin\w+)\b)"
+    r"[^,;:]{0,60}?\b(?:mov|push|postpon|reschedul|chang|shift|exten|increas|rais|lower|cut|reduc|bump|adjust|updat|upgrad)"
+    r"[^,;:]{3,80} (?:to|until) $",
+    re.IGNORECASE,
+)
 _NO_EVENT: Final = re.compile(
     rf"{_NOT} (?:[a-z]+ )?(?:have|has|had|got|schedul\w+|book\w*|plan\w*)\b|\b(?:might|supposed to|used to) have\b"
     rf"|\bcancell?(?:ed|ing)?\b|\bcall(?:ed|ing)? off\b|{_OTHERS} (?:[a-z]+ )?(?:has|have|had|got)\b",
@@ -72,7 +80,8 @@ _BY: Final = re.compile(
     re.IGNORECASE,
 )
 _NO_VALUE: Final = re.compile(
-    rf"(?:{_NOT}|\b(?:want|wish|hope|hoping|like|need|plan|planning|going|trying) to) (?:[a-z]+ )?"
+    rf"(?:{_NOT}|'d|\b(?:would|could|might|should)|\b(?:want|wish|hope|hoping|like|need|plan|planning|going|trying) to)"
+    r" (?:[a-z]+ )?"
     r"(?:earn|make|making|spend|spent|pay|paid|paying|do|read|write|run) (?:[a-z]+ )?$"
     rf"|{_NOT} (?:[a-z]+ )?$|{_NOT} (?:[a-z]+ )?(?:have|got|has|need|want) an? (?:[\w-]+ ){{1,4}}of $"
     r"|\bsay (?:my|our) (?:[\w-]+ ){1,4}(?:is|was) $"
@@ -137,12 +146,16 @@ _JOKE: Final = re.compile(
 def no_event(before: str, behind: str) -> bool:
     """Whether an event between these words of its sentence is denied, called off, over or that of somebody else."""
     clause = _last_clause(before)
-    return any(one.search(clause) for one in (_NO_EVENT, _UNREAL, _OVER)) or _CALLED_OFF.match(behind) is not None
+    return (
+        any(one.search(clause) for one in (_NO_EVENT, _UNREAL, _OVER, _NOT_MOVED))
+        or _CALLED_OFF.match(behind) is not None
+    )
 
 
 def no_date(before: str) -> bool:
     """Whether a day behind these words of its sentence is only supposed."""
-    return _UNREAL.search(_last_clause(before)) is not None
+    clause = _last_clause(before)
+    return _UNREAL.search(clause) is not None or _NOT_MOVED.search(clause) is not None
 
 
 def doubted(before: str) -> bool:
@@ -175,7 +188,7 @@ def no_value(before: str, behind: str) -> bool:
     if _TO_ANOTHER.match(behind) or before.endswith("by ") or _BY.search(before[-140:]) or _DIFFERENCE.match(behind):
         return True
     clause = _last_clause(before)
-    return any(one.search(clause) for one in (_NO_VALUE, _UNREAL))
+    return any(one.search(clause) for one in (_NO_VALUE, _UNREAL, _NOT_MOVED))
 
 
 def of_the_past(before: str) -> bool:

@@ -31,6 +31,7 @@ from policies.fact_patterns_kinds import (
     MINE,
     MOVED,
     MOVING,
+    NO_KIND,
     NUMBER_OF_OURS,
     OF_VALUE,
     ON,
@@ -246,7 +247,7 @@ def _of_clause(around: _Around, clause: str, start: int) -> Stated | None:
         begin = around.base + start + found.start()
         thing = phrase_after(found[1])
         return Stated("count", thing, around.value, begin, around.value.end, "count") if ours and thing else None
-    kinds = list(KIND_RE.finditer(clause))
+    kinds = [one for one in KIND_RE.finditer(clause) if not NO_KIND.match(clause, one.end())]
     if kinds:
         kind = kinds[-1]
         tail = clause[kind.end() :]

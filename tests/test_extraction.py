@@ -866,6 +866,38 @@ def test_no_period_begins_past_the_calendars_end() -> None:
     assert fact.valid_to is None
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I couldn't move my meeting to Friday.",
+        "I tried to move my meeting to Friday.",
+        "Tom suggested moving our meeting to Friday.",
+        "We might be moving our meeting to Friday.",
+        "If I move my meeting to Friday, Tom can come.",
+        "We can't raise our budget to $500.",
+        "They refused to raise our budget to $500.",
+        "My boss promised to raise my salary to $5000.",
+        "I could earn $5,000 a month.",
+        "I'd earn $5,000 a month.",
+    ],
+)
+def test_what_could_not_be_moved_or_is_only_proposed_is_not_there(text: str) -> None:
+    assert triples(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("My wife's birthday party is on June 3rd.", ("party", "time")),
+        ("Our launch party is on June 3.", ("party", "time")),
+        ("I can't come, so I moved my meeting to Friday.", ("meeting", "time")),
+        ("My boss raised my salary to $5000.", ("user", "salary")),
+    ],
+)
+def test_a_party_is_no_birthday_and_what_was_moved_is_there(text: str, key: tuple[str, str]) -> None:
+    assert (only(text).subject, only(text).predicate) == key
+
+
 @pytest.mark.parametrize("text", ["J'aime plus le café.", "Ich liebe es, wenn es regnet.", "J'adore quand il pleut."])
 def test_a_liking_that_ended_or_is_of_a_moment_is_none(text: str) -> None:
     assert triples(text) == []
