@@ -15,6 +15,11 @@ from policies.fact_patterns_words import word_set
 Range = tuple[int, int]
 
 _AND: Final = re.compile(r",? (?:und|oder|sowie|et|ou|y|e|o|u) |, ", re.IGNORECASE)
+# Where what is said of the things ends, and another clause begins.
+_ENDS: Final = re.compile(
+    r",? (?:pero|sino|aunque|porque|desde|hasta|aber|sondern|obwohl|weil|seit|bis|mais|parce|depuis|même)\b",
+    re.IGNORECASE,
+)
 _ARTICLE: Final = re.compile(
     r"a (?!l?as?\b|los\b)|(?:(?:gegen|à|a) )?(?P<article>(?:(?:le|la|les|el|los|las|der|die|das|den|un|une|una"
     r"|eine?[nm]?|du|des|de la|al|aux?) |l')+)",
@@ -26,7 +31,8 @@ _POINTS: Final = re.compile(
     r"|jene\w*|solche?\w*|so|zu|wie|wenn|dass|was|jetzt|gerade|heute|fast|etwas"
     r"|ça|cela|ceci|tout|rien|toi|te|vous|personne|ton|ta|tes|votre|vos|ce|cet|cette|ces|comme|comment|savoir|autant"
     r"|à|d'être|être|eso|esto|ello|ella|él|todo|nada|usted\w*|tú|ti|mucho|muchísimo|poco|tus?|sus?|vuestr\w+|ese|esa|esos"
-    r"|esas|est[aeo]s?|aquel\w*|cómo|como|lo|cuando|casi)\b",
+    r"|esas|est[aeo]s?|aquel\w*|cómo|como|lo|cuando|casi"
+    r"|danke|bitte|leider|übrigens|merci|hélas|gracias)\b",
     re.IGNORECASE,
 )
 _AT_HAND: Final = re.compile(
@@ -45,6 +51,8 @@ _NOT_SO: Final = word_set(
 def things(said: str, at: Range) -> list[Range]:
     """The ranges of the things, none from the first on that is none."""
     found: list[Range] = []
+    ends = _ENDS.search(said, *at)
+    at = (at[0], ends.start() if ends else at[1])
     start = at[0]
     for end, following in (*(one.span() for one in _AND.finditer(said, *at)), (at[1], at[1])):
         opened = _ARTICLE.match(said, start, end)
