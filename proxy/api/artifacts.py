@@ -67,7 +67,7 @@ from proxy.api.schemas_artifact import (
 )
 from proxy.api.screening import clean_beside, require_no_secret, require_quotable
 from proxy.api.sessions import Labels
-from proxy.api.vectors import windows_of
+from proxy.api.vectors import memory_of_record
 from proxy.gated import holder_of, may_show, readable, require_readable, require_writable
 from proxy.under_way import UnderWay
 
@@ -317,26 +317,17 @@ class ArtifactCalls:
         size, about_it = content.bytes, (clean.caption, clean.text, clean.metadata)
         text = told(artifact_id, clean.name, content.media_type, size, *about_it)
         await asyncio.to_thread(_require_quotable, text, source, "all that is said of it addresses", param="name")
-        windows, vectors = await windows_of(self._parts, text, caller.now)
         kept = {"name": clean.name, "caption": clean.caption, "text": clean.text, "sha256": content.sha256}
         more = {"metadata": dict(clean.metadata)} if clean.metadata else {}
-        return NewMemory(
-            memory_id=new_id(),
-            kind="semantic",
-            content=text,
-            content_key=b"",
-            role="user",
-            integrity=integrity,
-            sensitivity=Sensitivity(sensitivity),
+        return await memory_of_record(
+            self._parts,
+            text,
+            caller.now,
             origin=KIND,
-            importance=0.5,
-            confidence=1.0,
-            occurred_at=caller.now,
             extractor_version=EXTRACTOR,
-            source_turns=(),
-            windows=windows,
-            vectors=vectors,
+            sensitivity=Sensitivity(sensitivity),
             attributes={CARD: {**kept, **more}},
+            integrity=integrity,
         )
 
     def _cleaned(self, about: About, source: Origin) -> About:

@@ -23,7 +23,7 @@ from memory.model import NewMemory
 from policies.entity import NAME_CHARS_MAX, PROPERTY, Told, Type, checked, related, statement
 from policies.gate import Holder, Item
 from policies.graph import ways
-from policies.labels import Integrity, Sensitivity
+from policies.labels import Sensitivity
 from policies.lifetime import UNDO
 from policies.text import storable
 from proxy.api.answers import said
@@ -58,7 +58,7 @@ from proxy.api.schemas_entity import (
     RelationshipDeleted,
 )
 from proxy.api.screening import clean_beside, require_no_secret, require_quotable
-from proxy.api.vectors import windows_of
+from proxy.api.vectors import memory_of_record
 from proxy.gated import may_show, may_write, readable, require_readable, require_writable
 
 EXTRACTOR: Final = "entity/1"
@@ -388,24 +388,14 @@ class EntityCalls:
     async def _memory(self, caller: Caller, text: str, sensitivity: str, attributes: Mapping[str, Any]) -> NewMemory:
         what = "what is said of it, taken together, addresses"
         await asyncio.to_thread(_require_quotable, text, "own", what, param=None)
-        windows, vectors = await windows_of(self._parts, text, caller.now)
-        return NewMemory(
-            memory_id=new_id(),
-            kind="semantic",
-            content=text,
-            content_key=b"",
-            role="user",
-            integrity=Integrity.USER,
-            sensitivity=Sensitivity(sensitivity),
+        return await memory_of_record(
+            self._parts,
+            text,
+            caller.now,
             origin=KIND,
-            importance=0.5,
-            confidence=1.0,
-            occurred_at=caller.now,
             extractor_version=EXTRACTOR,
-            source_turns=(),
-            windows=windows,
-            vectors=vectors,
-            attributes=dict(attributes),
+            sensitivity=Sensitivity(sensitivity),
+            attributes=attributes,
         )
 
 

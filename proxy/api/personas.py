@@ -17,11 +17,9 @@ from aiohttp import web
 
 from memory.audit import Note, noted
 from memory.errors import Conflict, NotFound, Unprocessable, VersionRequired
-from memory.ids import new_id
-from memory.model import NewMemory
 from memory.personas import DESCRIPTION, INTERESTS, NewPersona, Persona
 from policies.gate import Holder, Item
-from policies.labels import Integrity, Sensitivity
+from policies.labels import Sensitivity
 from policies.lifetime import UNDO
 from policies.persona import BUILT_IN, DESCRIPTION_CHARS_MAX, INTEREST_CHARS_MAX, name_of, rendered
 from policies.text import storable
@@ -32,7 +30,7 @@ from proxy.api.memories import version_in
 from proxy.api.parts import OwnParts
 from proxy.api.schemas_persona import PersonaAsked, PersonaDeleted, PersonaList, PersonaPatch, PersonaSaid
 from proxy.api.screening import require_quotable
-from proxy.api.vectors import windows_of
+from proxy.api.vectors import memory_of_record
 from proxy.gated import may_show, readable, require_readable, require_writable
 
 EXTRACTOR: Final = "persona/1"
@@ -164,24 +162,15 @@ class PersonaCalls:
         text = rendered(facets, cleaned, liked)
         what = "all that is said together addresses"
         await asyncio.to_thread(_require_quotable, text, "own", what, param="description")
-        windows, vectors = await windows_of(self._parts, text, caller.now)
-        memory = NewMemory(
-            memory_id=new_id(),
-            kind="working",
-            content=text,
-            content_key=b"",
-            role="user",
-            integrity=Integrity.USER,
-            sensitivity=sensitivity,
+        memory = await memory_of_record(
+            self._parts,
+            text,
+            caller.now,
             origin="persona",
-            importance=0.5,
-            confidence=1.0,
-            occurred_at=caller.now,
             extractor_version=EXTRACTOR,
-            source_turns=(),
-            windows=windows,
-            vectors=vectors,
+            sensitivity=sensitivity,
             attributes={name: said for name, said in ((DESCRIPTION, cleaned), (INTERESTS, liked)) if said},
+            kind="working",
         )
         return NewPersona(name, facets, memory)
 

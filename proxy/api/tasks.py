@@ -65,7 +65,7 @@ from proxy.api.screening import require_quotable
 from proxy.api.sessions import Labels
 from proxy.api.task_checkpoints import checkpoints_of, name_shown
 from proxy.api.task_words import graph_said, task_said, waiting
-from proxy.api.vectors import windows_of
+from proxy.api.vectors import memory_of_record
 from proxy.gated import may_show, readable, require_readable, require_writable
 
 EXTRACTOR: Final = "task/1"
@@ -285,24 +285,16 @@ class TaskCalls:
         text = told(status, clean["title"], clean["notes"], clean["output"])
         origin = _origin(integrity)
         await asyncio.to_thread(_require_quotable, text, origin, "all of it together addresses", param="title")
-        windows, vectors = await windows_of(self._parts, text, caller.now)
-        return NewMemory(
-            memory_id=new_id(),
-            kind="semantic",
-            content=text,
-            content_key=b"",
-            role="user" if integrity is Integrity.USER else "assistant",
-            integrity=integrity,
-            sensitivity=Sensitivity(sensitivity),
+        return await memory_of_record(
+            self._parts,
+            text,
+            caller.now,
             origin=KIND,
-            importance=0.5,
-            confidence=1.0,
-            occurred_at=caller.now,
             extractor_version=EXTRACTOR,
-            source_turns=(),
-            windows=windows,
-            vectors=vectors,
+            sensitivity=Sensitivity(sensitivity),
             attributes={name: said for name, said in clean.items() if said},
+            integrity=integrity,
+            role="user" if integrity is Integrity.USER else "assistant",
         )
 
     def _cleaned(self, words: Mapping[str, str], integrity: Integrity) -> dict[str, str]:

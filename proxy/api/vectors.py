@@ -1,15 +1,22 @@
-"""Texts that a call keeps, embedded before anything is stored. Raises StoreUnavailable: it may be asked again."""
+"""Texts that a call keeps, embedded before anything is stored, and the memory that tells of a record.
+
+Raises StoreUnavailable: it may be asked again.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from memory.errors import EmbedderUnavailable, StoreUnavailable
+from memory.ids import new_id
+from memory.model import Kind, NewMemory
 from memory.write.windows import dated, split_windows
+from policies.labels import Integrity, Sensitivity
 from proxy.api.parts import EmbedsDocuments, OwnParts
 
 
@@ -21,9 +28,37 @@ async def vectors_of(embedder: EmbedsDocuments, texts: Sequence[str]) -> NDArray
         raise StoreUnavailable(f"this cannot be embedded now: {fault}", retry_after_s=1) from fault
 
 
-async def windows_of(
-    parts: OwnParts, text: str, at: datetime
-) -> tuple[tuple[tuple[int, int], ...], NDArray[np.float32]]:
-    """The windows of a text, and a vector for each, as of a moment."""
+async def memory_of_record(
+    parts: OwnParts,
+    text: str,
+    at: datetime,
+    *,
+    origin: str,
+    extractor_version: str,
+    sensitivity: Sensitivity,
+    attributes: Mapping[str, Any],
+    integrity: Integrity = Integrity.USER,
+    role: str = "user",
+    kind: Kind = "semantic",
+) -> NewMemory:
+    """What recall finds a task, a card, a file or a persona by: made of no turn; its content key is the store's."""
     windows = split_windows(text, parts.windows)
-    return tuple(windows), await vectors_of(parts.embedder, [dated(text[a:b], at) for a, b in windows])
+    vectors = await vectors_of(parts.embedder, [dated(text[a:b], at) for a, b in windows])
+    return NewMemory(
+        memory_id=new_id(),
+        kind=kind,
+        content=text,
+        content_key=b"",
+        role=role,
+        integrity=integrity,
+        sensitivity=sensitivity,
+        origin=origin,
+        importance=0.5,
+        confidence=1.0,
+        occurred_at=at,
+        extractor_version=extractor_version,
+        source_turns=(),
+        windows=tuple(windows),
+        vectors=vectors,
+        attributes=dict(attributes),
+    )
