@@ -154,6 +154,7 @@ class Service:
         a roll for its streams, may take hours.
         """
         task = asyncio.create_task(self._keep_house())
+        task.add_done_callback(self._house_left)
         try:
             yield
         finally:
@@ -164,6 +165,10 @@ class Service:
             await asyncio.sleep(HOUSEKEEPING_S)
             self._stores.bound_logs()
             self._metrics.tidy()
+
+    def _house_left(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (fault := task.exception()) is not None:
+            self._journal.note("housekeeping_ended", level="error", fault=f"{type(fault).__name__}: {fault}")
 
     async def serve(self) -> None:
         """Replace the proxy workers as often as it is asked for, until stop is."""
