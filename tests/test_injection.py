@@ -72,6 +72,8 @@ def test_an_order_in_another_language_is_held_back_in_anybodys_words(text: str) 
 @pytest.mark.parametrize(
     "text",
     [
+        "If the manual is old, ignore the directives in it.",
+        "My boss said: ignore the instructions from HR.",
         "Mein Chef ignoriert alle Regeln.",
         "Bitte ignoriere die Regeln nicht.",
         "J'ai oublié les consignes de sécurité.",

@@ -110,7 +110,7 @@ RULES: Final = (
         # German, French, Spanish, Italian, Portuguese, Dutch: an order, not "mein Chef ignoriert", "j'ai oublié", "n'oublie pas".
         rf"{_SPOKEN_TO}(?:"
         rf"(?:ignorier(?:e|t|en sie)?|vergiss|vergesst|vergessen sie|missachten? ?(?:sie)?)\b[^.!?\n]{{0,40}}\b{_GERMAN}(?![^.!?\n,]{{0,30}} nicht(?:[.!?\n]|$))"
-        rf"|(?:ignor(?:ez|er|ons|e)|oubli(?:e|ez|er)|ne (?:tiens|tenez) (?:pas|aucun) compte)\b(?! pas\b)[^.!?\n]{{0,40}}\b{_FRENCH}"
+        rf"|(?:ignor(?:ez|er|ons|e(?= (?:tout\w*|l[ae]s?|mes|tes|ses|nos|vos|ces)\b))|oubli(?:e|ez|er)|ne (?:tiens|tenez) (?:pas|aucun) compte)\b(?! pas\b)[^.!?\n]{{0,40}}\b{_FRENCH}"
         rf"|(?:ignora|ignore|ignorar|olvida|olvidar|omite|descarta|olvide(?= (?:tod[ao]s|sus|tus)\b))\b[^.!?\n]{{0,30}}\b{_SPANISH}"
         r"|(?:ignora|dimentica|ignorate|dimenticate)\b[^.!?\n]{0,30}\b(?:istruzioni|regole|indicazioni|direttive)\b"
         r"|(?:ignore|ignora|esqueca|esquece|desconsidere)\b[^.!?\n]{0,30}\b(?:instruc(?:oes|ao)|regras|diretrizes|ordens)\b"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, get_args
 from uuid import UUID
 
 import numpy as np
@@ -21,7 +21,7 @@ from memory.errors import Conflict
 from memory.ids import new_id
 from memory.model import NewMemory, Scope
 from memory.stored import MemoryChange, Page
-from policies.entity import Told
+from policies.entity import Told, Type
 from policies.gate import Holder
 from policies.labels import Integrity, Sensitivity
 from proxy.api import export_records
@@ -96,8 +96,9 @@ async def test_a_tie_is_answered_beyond_what_a_hop_looks_at(held: Held) -> None:
 
 async def test_new_mexico_is_not_mexico(held: Held) -> None:
     old, new = await held.add("Mexico"), await held.add("the New Mexico")
-    assert [one.entity_id for one in await held.store.named(held.scope, "mexico")] == [old]
-    assert [one.entity_id for one in await held.store.named(held.scope, "New Mexico")] == [new]
+    for name, one in (("mexico", old), ("New Mexico", new)):
+        found = await held.store.named(held.scope, name, limit=9, cursor=None, types=get_args(Type))
+        assert [entity.entity_id for entity in found.rows] == [one]
 
 
 async def test_a_card_that_was_raised_while_it_was_being_changed_is_not_lowered(held: Held) -> None:
