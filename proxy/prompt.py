@@ -21,6 +21,7 @@ from memory.assemble import NO_ROOM, STYLE, Block, build_block
 from memory.chain import Digest
 from memory.checkpoints import Restored
 from memory.config import Settings
+from memory.ids import is_words
 from memory.model import Candidate, Entry, Placed, Reason, Recall, Retrieval, Rung, Shown, Status, Withdrawn
 from memory.ports import Compressor, ContextRouter, TokenCounter
 from memory.read.entries import print_of
@@ -226,7 +227,24 @@ def assemble(
 
 
 def _outdated(candidates: Sequence[Candidate], blocks: Mapping[int, Placed]) -> frozenset[UUID]:
-    """The style asked for, where it stands and another was asked for since: it is said again, since the later holds."""
+    """What stands and is said again: the style asked for, where another was since, for the later holds; and what was
+    worded otherwise since, where the ledger looked at an index of before that.
+    """
+    return _style_again(candidates, blocks) | _reworded(candidates, blocks)
+
+
+def _reworded(candidates: Sequence[Candidate], blocks: Mapping[int, Placed]) -> frozenset[UUID]:
+    """Those that stand in other words, of an earlier version; not summaries: what these told is as true as it was."""
+    now = {one.memory_id: one for one in candidates if one.kind != "summary" and not is_words(one.memory_id)}
+    earlier, same = set[UUID](), set[UUID]()
+    for shown in (shown for placed in blocks.values() for shown in placed.entry.shown if shown.memory_id in now):
+        one = now[shown.memory_id]
+        is_same = shown.version >= one.version or shown.fingerprint == print_of(one.content)
+        (same if is_same else earlier).add(one.memory_id)
+    return frozenset(earlier - same)
+
+
+def _style_again(candidates: Sequence[Candidate], blocks: Mapping[int, Placed]) -> frozenset[UUID]:
     style = frozenset(one.memory_id for one in candidates if one.section == "persona")
     styled = [at for at in sorted(blocks) if STYLE in blocks[at].text]
     if not style or not styled or style <= frozenset(blocks[styled[-1]].memory_ids):

@@ -16,6 +16,7 @@ from memory.chain import Digest
 from memory.ids import new_id
 from memory.keys import tenant_salt
 from memory.model import Entry, Placed, Recall, Scope, Shown, Withdrawn
+from memory.read.entries import print_of
 from memory.read.extract import SentenceCompressor
 from memory.read.ledger import Kept
 from memory.read.route import ByLength
@@ -214,6 +215,26 @@ def test_what_was_placed_stands_again_byte_for_byte_and_is_not_said_twice() -> N
     assert messages[0]["content"] == kept.blocks[0].text + "one"
     assert messages[2]["content"] == "two"  # candidate 1 is what stands already
     assert (prompt.status, prompt.count, prompt.kept, prompt.tokens) == ("injected", 0, 1, 100)
+
+
+def test_what_was_worded_otherwise_since_is_said_again_where_the_ledger_does_not_know_yet() -> None:
+    """Its index may be a second older than recall's: a task was queued there that is running now."""
+    one, words = new_id(), "I moved to Lyon."
+
+    def standing(at: int, shown: Shown) -> Placed:
+        block = stands(at)
+        return replace(block, entry=replace(block.entry, shown=(shown,)))
+
+    now = replace(candidate(1, words), memory_id=one, version=2)
+    old, told = standing(0, Shown(one, 1, b"p" * 8)), standing(2, Shown(one, 2, print_of(words)))
+    for found, again in ((now, True), (replace(now, version=1), False), (replace(now, kind="summary"), False)):
+        prompt = placed(request(*TALK), Recall((found,)), kept=kept_at(old))
+        messages = json.loads(prompt.body)["messages"]
+        assert messages[0]["content"] == old.text + "one"
+        assert (words in messages[2]["content"]) is again
+    more = (*TALK, {"role": "assistant", "content": "B"}, user("three"))
+    prompt = placed(request(*more), Recall((now,)), kept=kept_at(old, told))
+    assert json.loads(prompt.body)["messages"][4]["content"] == "three"
 
 
 def test_new_memory_is_added_behind_what_stands() -> None:
