@@ -10,7 +10,8 @@ than the count itself.
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import Final, Literal, get_args
+from collections.abc import Sequence
+from typing import Final, Generic, Literal, TypeVar, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
@@ -39,6 +40,8 @@ Stage = Literal[
     "capture",
 ]
 InLedger = Literal["placed", "kept", "withdrawn"]
+Generation = Literal["0", "1", "2"]
+Label = TypeVar("Label", bound=str)
 
 
 def _begun(counter: Counter, *values: str) -> Counter:
@@ -49,39 +52,40 @@ def _begun(counter: Counter, *values: str) -> Counter:
     return counter
 
 
-class Stages:
-    """The histograms of stages, counted here and written all at once by `write`, each second and at every scrape.
+class Timings(Generic[Label]):
+    """The histograms of one label, counted here and written all at once by `write`, each second and at every scrape.
 
     One observation costs 2.3 us in prometheus_client's multiprocess mode, and a request has twelve: 33 us of CPU time;
-    .4 us each in this way (bench/seeing.py). A process that is killed takes its last second of them along.
+    .4 us each in this way (bench/seeing.py). A process that is killed takes its last second of them along. Takes no
+    lock and resolves no series: it may be observed wherever the garbage collector begins to run.
     """
 
-    def __init__(self, histogram: Histogram) -> None:
-        self._children = {stage: histogram.labels(stage) for stage in get_args(Stage)}
-        self._counts = {stage: [0] * (len(_STAGE_SECONDS) + 1) for stage in self._children}
-        self._sums = dict.fromkeys(self._children, 0.0)
+    def __init__(self, histogram: Histogram, labels: Sequence[Label], buckets: Sequence[float]) -> None:
+        self._children = {label: histogram.labels(label) for label in labels}
+        self._buckets = buckets
+        self._counts = {label: [0] * (len(buckets) + 1) for label in labels}
+        self._sums = dict.fromkeys(labels, 0.0)
 
-    def observe(self, stage: Stage, seconds: float) -> None:
+    def observe(self, label: Label, seconds: float) -> None:
         """Count one. On the event loop's thread."""
-        self._counts[stage][bisect_left(_STAGE_SECONDS, seconds)] += 1
-        self._sums[stage] += seconds
+        self._counts[label][bisect_left(self._buckets, seconds)] += 1
+        self._sums[label] += seconds
 
     def write(self) -> None:
         """Into the histograms what was counted since. On the event loop's thread."""
-        for stage, counts in self._counts.items():
+        for label, child in self._children.items():
+            counts, total = self._counts[label], self._sums[label]
             if not any(counts):
                 continue
-            child = self._children[stage]
-            child._sum.inc(self._sums[stage])
+            self._counts[label], self._sums[label] = [0] * len(counts), 0.0
+            child._sum.inc(total)
             for bucket, count in zip(child._buckets, counts, strict=True):
                 if count:
                     bucket.inc(count)
-            self._counts[stage] = [0] * len(counts)
-            self._sums[stage] = 0.0
 
 
 class Tally:
-    """A counter with labels, counted here and written all at once by `write`, as Stages are and for their reason."""
+    """A counter with labels, counted here and written all at once by `write`, as Timings are and for their reason."""
 
     def __init__(self, counter: Counter) -> None:
         self._counter = counter
@@ -119,7 +123,7 @@ class RequestMetrics:
             registry=own,
             buckets=_STAGE_SECONDS,
         )
-        self.stages = Stages(stages)
+        self.stages = Timings[Stage](stages, get_args(Stage), _STAGE_SECONDS)
         self.overflow_retries = Counter(
             "memory_proxy_overflow_retries_total", "Requests sent again without their block.", registry=own
         )
@@ -277,13 +281,14 @@ class LoadMetrics:
             "memory_proxy_entities_total", "What was done with people and things.", ["what"], registry=own
         )
         self.personas = Counter("memory_proxy_personas_total", "What was done with personas.", ["what"], registry=own)
-        self.gc_pause_seconds = Histogram(
+        pauses = Histogram(
             "memory_proxy_gc_pause_seconds",
             "How long the garbage collector stopped a proxy worker, by generation.",
             ["generation"],
             registry=own,
             buckets=_SECONDS,
         )
+        self.gc_pauses = Timings[Generation](pauses, get_args(Generation), _SECONDS)
 
 
 class CaptureMetrics:

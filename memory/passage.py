@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from time import perf_counter, time_ns
 from typing import Final, Protocol, TypedDict, Unpack
 
-from memory.catalogue import Stage, Stages
+from memory.catalogue import Stage, Timings
 from memory.telemetry import event
 
 log = logging.getLogger("memory_proxy.request")
@@ -91,7 +91,7 @@ class Passage:
 
     __slots__ = ("_counted", "_last", "_response_id", "_stages", "_trace", "facts", "started")
 
-    def __init__(self, counted: Stages | None, trace: Trace | None, facts: Facts) -> None:
+    def __init__(self, counted: Timings[Stage] | None, trace: Trace | None, facts: Facts) -> None:
         self.facts = facts
         self.started = self._last = perf_counter()
         self._counted = counted

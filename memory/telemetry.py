@@ -71,6 +71,7 @@ class Metrics(
     def write(self) -> None:
         """Write what is counted on the way and written at intervals. On the event loop's thread."""
         self.stages.write()
+        self.gc_pauses.write()
         self.requests.write()
         self.statuses.write()
 

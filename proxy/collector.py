@@ -10,8 +10,9 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Mapping
 from time import perf_counter
-from typing import Final
+from typing import Final, get_args
 
+from memory.catalogue import Generation
 from memory.telemetry import Metrics
 
 # Of the three generations. A request leaves some hundred objects that only the collector ends (tasks with their
@@ -20,15 +21,19 @@ THRESHOLDS: Final = (2_000, 20, 20)
 
 
 def watched(metrics: Metrics, clock: Callable[[], float] = perf_counter) -> Callable[[str, Mapping[str, int]], None]:
-    """What `gc.callbacks` calls: observes how long each collection stops the process, by generation."""
-    began = 0.0
+    """What `gc.callbacks` calls: observes how long each collection stops the process, by generation.
+
+    A collection begins wherever something is made, within prometheus_client's lock too, which is not reentrant: a
+    worker whose collector made a series there stood still for ever. So nothing is called here that takes a lock.
+    """
+    began, generations = 0.0, get_args(Generation)
 
     def collection(phase: str, info: Mapping[str, int]) -> None:
         nonlocal began
         if phase == "start":
             began = clock()
         else:
-            metrics.gc_pause_seconds.labels(str(info["generation"])).observe(clock() - began)
+            metrics.gc_pauses.observe(generations[info["generation"]], clock() - began)
 
     return collection
 
