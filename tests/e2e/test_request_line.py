@@ -271,8 +271,10 @@ def test_a_status_is_counted_as_the_answer_says_it(logged: Service, user: str) -
         {"role": "system", "content": "w " * 8100},
         {"role": "user", "content": "Where is my grandmother's cottage?"},
     ]
+    seen = len(lines(logged))
     assert send(logged, CHAT, {"messages": long, "max_tokens": 5, **UNCOUNTED}, X_Memory_User=user)[0] == 200
-    assert lines(logged)[-1]["reason"] == "overflow"
+    said = "the line is written, and says why"
+    wait_until(lambda: any(one.get("reason") == "overflow" for one in lines(logged)[seen:]), 10, said)
     more_of(logged, overflow, before[1])
 
 
