@@ -23,7 +23,7 @@ from memory.artifact_links import check, link_key, signed
 from memory.artifact_types import is_text, media_type_of
 from memory.artifacts import CARD, About, Artifact, Content, NewArtifact, Owner
 from memory.audit import Note, noted
-from memory.errors import MemoryInvalid, NotFound, ScopeDenied, Unprocessable, VersionRequired
+from memory.errors import MemoryInvalid, NotFound, ScopeDenied, Unprocessable
 from memory.ids import new_id
 from memory.master import hkdf
 from memory.model import NewMemory, SessionRef
@@ -193,9 +193,7 @@ class ArtifactCalls:
         parameters(request, ())
         artifact_id, version = id_in_path(request, KIND), version_in(request)
         asked = await body_as(request, ArtifactPatch)
-        if version is None:
-            raise VersionRequired("send If-Match with the version the change was made from", param="If-Match")
-        require_change(asked)
+        version = require_change(asked, version)
         known = await self._writable(caller, artifact_id)
         given, was = asked.model_fields_set, known.about
         members = ("name", "caption", "text", "metadata")

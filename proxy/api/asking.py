@@ -26,6 +26,7 @@ from memory.errors import (
     StoreUnavailable,
     TooLarge,
     Unprocessable,
+    VersionRequired,
 )
 from memory.keys import KeyRing
 from memory.model import Scope, SessionRef
@@ -164,10 +165,15 @@ async def body_as(request: web.Request, model: type[M]) -> M:
     return validated(model, json_object(await _read(request)))
 
 
-def require_change(asked: BaseModel, how: Collection[str] = ()) -> None:
-    """Raise Unprocessable for a change of nothing. `how`: members that only say how it is made."""
+def require_change(asked: BaseModel, version: int | None, how: Collection[str] = ()) -> int:
+    """The version that a change is made from. Raises VersionRequired where none is named, and Unprocessable for a
+    change of nothing. `how`: members that only say how it is made.
+    """
+    if version is None:
+        raise VersionRequired("send If-Match with the version the change was made from", param="If-Match")
     if not asked.model_fields_set.difference(how):
         raise Unprocessable(f"nothing to change; known: {', '.join(sorted(type(asked).model_fields))}")
+    return version
 
 
 async def _read(request: web.Request) -> bytes:

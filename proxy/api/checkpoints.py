@@ -24,7 +24,6 @@ from memory.errors import (
     ScopeDenied,
     StoreUnavailable,
     Unprocessable,
-    VersionRequired,
 )
 from memory.model import SessionRef
 from memory.read.conversation import session_ref
@@ -151,9 +150,9 @@ class Checkpoints:
         parameters(request, ())
         name, version = _name_in(request, caller), version_in(request)
         asked = await body_as(request, CheckpointPatch)
-        if version is None:
-            raise VersionRequired("send If-Match with the version the change was made from", param="If-Match")
-        require_change(asked, how={"trim", "sensitivity"} if asked.refresh else {"trim", "sensitivity", "refresh"})
+        version = require_change(
+            asked, version, how={"trim", "sensitivity"} if asked.refresh else {"trim", "sensitivity", "refresh"}
+        )
         holder = await holder_for(caller, self._parts.keys)
         known = await self._known(caller, holder, name, None)
         self._require_writable(caller, holder, known)

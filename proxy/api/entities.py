@@ -17,7 +17,7 @@ from aiohttp import web
 
 from memory.audit import Note, noted
 from memory.entities import CARD, Entity, NewEntity, NewRelationship, Relationship
-from memory.errors import Conflict, MemoryInvalid, NotFound, Unprocessable, VersionRequired
+from memory.errors import Conflict, MemoryInvalid, NotFound, Unprocessable
 from memory.ids import new_id
 from memory.model import NewMemory
 from policies.entity import NAME_CHARS_MAX, PROPERTY, Told, Type, checked, related, statement
@@ -155,9 +155,7 @@ class EntityCalls:
         parameters(request, ())
         entity_id, version = id_in_path(request, KIND), version_in(request)
         asked = await body_as(request, EntityPatch)
-        if version is None:
-            raise VersionRequired("send If-Match with the version the change was made from", param="If-Match")
-        require_change(asked)
+        version = require_change(asked, version)
         known = await self._writable(caller, entity_id)
         new = await self._new(caller, entity_id, _patched(known, asked), known.sensitivity, namesake=asked.namesake)
         subject = await self._parts.keys.subject_id(caller.scope.tenant, caller.scope.user)

@@ -17,7 +17,7 @@ from uuid import UUID
 from aiohttp import web
 
 from memory.audit import Note, noted
-from memory.errors import EmbedderUnavailable, MemoryInvalid, NotFound, StoreUnavailable, Unprocessable, VersionRequired
+from memory.errors import EmbedderUnavailable, MemoryInvalid, NotFound, StoreUnavailable, Unprocessable
 from memory.model import Scope
 from memory.stored import MemoryChange, MemoryRecord
 from memory.write.windows import dated, split_windows
@@ -102,9 +102,7 @@ class Memories:
         memory_id = id_in_path(request, "memory")
         version = version_in(request)
         asked = await body_as(request, MemoryPatch)
-        if version is None:
-            raise VersionRequired("send If-Match with the version the change was made from", param="If-Match")
-        require_change(asked)
+        version = require_change(asked, version)
         records = self._parts.records
         known = await records.memory(caller.scope, memory_id, now=caller.now)
         becomes = Sensitivity(asked.sensitivity) if asked.sensitivity else None

@@ -16,7 +16,7 @@ from typing import Final
 from aiohttp import web
 
 from memory.audit import Note, noted
-from memory.errors import Conflict, NotFound, Unprocessable, VersionRequired
+from memory.errors import Conflict, NotFound, Unprocessable
 from memory.personas import DESCRIPTION, INTERESTS, NewPersona, Persona
 from policies.gate import Holder, Item
 from policies.labels import Sensitivity
@@ -90,9 +90,7 @@ class PersonaCalls:
         name, version = _name_in(request, caller), version_in(request)
         _refuse_built_in(name)
         asked = await body_as(request, PersonaPatch)
-        if version is None:
-            raise VersionRequired("send If-Match with the version the change was made from", param="If-Match")
-        require_change(asked)
+        version = require_change(asked, version)
         holder = await holder_for(caller, self._parts.keys)
         known = await self._known(caller, holder, name)
         given = asked.model_fields_set

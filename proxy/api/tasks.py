@@ -21,7 +21,6 @@ from memory.errors import (
     MemoryInvalid,
     NotFound,
     Unprocessable,
-    VersionRequired,
 )
 from memory.ids import new_id
 from memory.model import NewMemory
@@ -181,9 +180,7 @@ class TaskCalls:
         parameters(request, ())
         task_id, version = id_in_path(request, KIND), version_in(request)
         asked = await body_as(request, TaskPatch)
-        if version is None:
-            raise VersionRequired("send If-Match with the version the change was made from", param="If-Match")
-        require_change(asked)
+        version = require_change(asked, version)
         return await self._shown(caller, await self.changed(caller, task_id, version, asked, Integrity.USER))
 
     async def changed(
