@@ -154,6 +154,42 @@ async def test_before_the_store_was_reached_the_store_is_unavailable(method: str
         assert (status, body["error"]["code"]) == (503, "store_unavailable")
 
 
+OTHER_SITE = {"Origin": "https://evil.example", "Content-Type": "text/plain"}
+
+
+@pytest.mark.parametrize("origin", ["https://evil.example", "http://127.0.0.1:1", "null", "", "http://["])
+async def test_a_page_of_another_site_changes_nothing_where_no_key_is_asked_for(origin: str) -> None:
+    """A browser sends such a request without asking first; that the page may not read the answer is no help."""
+    door = OpenDoor()
+    door.opens_to(UUID(int=1))
+    async with serving(parts(door=door)) as call:
+        for path in (
+            "/memory/v1/forget",
+            "/memory/v1/import",
+            "/memory/v1/search",
+            f"/memory/v1/tasks/{UUID(int=7)}/undelete",
+        ):
+            said = {**OTHER_SITE, "Origin": origin, "Sec-Fetch-Site": "cross-site"}
+            status, body = await call("POST", path, data=b'{"user": "default"}', headers=said)
+            assert (status, body["error"]["code"], body["error"]["param"]) == (403, "scope_denied", "Origin"), path
+
+
+@pytest.mark.parametrize("said", [{}, {"Origin": "http://own.example:8080"}, {"Sec-Fetch-Site": "same-origin"}])
+async def test_a_page_of_this_service_and_a_client_that_is_no_page_are_let_in(said: dict[str, str]) -> None:
+    door = OpenDoor()
+    door.opens_to(UUID(int=1))
+    own = {"Host": "own.example:8080", "Content-Type": "application/json"}
+    known = {**OTHER_SITE, **own, **said} if "Sec-Fetch-Site" in said else {**own, **said}
+    async with serving(parts(door=door)) as call:
+        assert (await call("POST", "/memory/v1/search", data=b"{}", headers=known))[0] == 422
+
+
+async def test_a_key_is_what_a_page_of_another_site_lacks_so_who_has_one_is_let_in() -> None:
+    async with serving(parts(door=Keyed("memory:read:own"))) as call:
+        headers = {**OTHER_SITE, "Authorization": "Bearer x"}
+        assert (await call("POST", "/memory/v1/search", data=b"{}", headers=headers))[0] == 422
+
+
 async def test_health_readiness_and_description_need_no_key() -> None:
     async with serving(parts(door=Keyed())) as call:
         assert await call("GET", "/memory/health") == (200, {"status": "ok"})

@@ -23,6 +23,7 @@ from memory.errors import (
     MemoryConflict,
     MemoryInvalid,
     NotFound,
+    ScopeDenied,
     StoreUnavailable,
     TooLarge,
     Unprocessable,
@@ -86,12 +87,24 @@ def admitted(request: web.Request, door: Door) -> Caller:
 
 def _caller(request: web.Request, door: Door, capability: str | None) -> Caller:
     credential = request[CREDENTIAL] = door.admit(request)
+    _refuse_other_sites(request, credential)
     if capability is not None:
         require(credential, capability)
     if credential.tenant == UNKNOWN_TENANT:
         raise StoreUnavailable("the store has not been reached yet; try again", retry_after_s=1)
     now = datetime.now(UTC)
     return Caller(credential, identify(request.raw_headers, None, None, credential, now), now)
+
+
+def _refuse_other_sites(request: web.Request, credential: Credential) -> None:
+    """Raise ScopeDenied for what a page of another site has a browser do where no key is asked for, which that page
+    would lack. It reads no answer (`own`), so what only reads is let through; programs send no Origin.
+    """
+    origin = request.headers.get("Origin")
+    if origin is None or credential.key_id is not None or request.method == "GET":
+        return
+    if request.headers.get("Sec-Fetch-Site") != "same-origin" and origin.partition("://")[2] != request.host:
+        raise ScopeDenied("a page of another site may change nothing here", param="Origin")
 
 
 async def holder_for(caller: Caller, keys: KeyRing) -> Holder:
