@@ -2,7 +2,7 @@
 
 Each is meant to go on for ever and handles the faults it knows. One that fails in another way is logged with its
 reason, counted as `unforeseen`, and begins anew: after a second at first, then after longer, `REST_S_MAX` at most. The
-others go on meanwhile. Raises nothing.
+others go on meanwhile. One that fails while it is ended has ended. Raises nothing.
 """
 
 from __future__ import annotations
@@ -45,6 +45,14 @@ async def kept_going(name: str, job: Job, metrics: Metrics) -> None:
         except Exception:  # the other half of the worker loop, one of the three named places
             rest_s = REST_S if loop.time() - began_s > _CALM_S else rest_s
             metrics.work.labels("unforeseen").inc()
+            if _is_ended():  # its fault has taken the place of the cancellation
+                log.exception("%s failed in an unforeseen way while it was ended", name)
+                return
             log.exception("%s failed in an unforeseen way; it begins anew in %.0f s", name, rest_s)
         await asyncio.sleep(rest_s)
         rest_s = min(rest_s * 2, REST_S_MAX)
+
+
+def _is_ended() -> bool:
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

@@ -55,6 +55,26 @@ async def test_a_job_that_fails_is_told_of_and_begins_anew_while_the_others_go_o
     assert caplog.records[0].exc_info is not None and "the disk is full" in str(caplog.records[0].exc_info[1])
 
 
+async def test_a_job_that_fails_while_it_is_ended_does_not_begin_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its last words may meet a full disk: the process would wait for it until it is killed, with all that it holds."""
+    begun, metrics = 0, Metrics()
+    monkeypatch.setattr(module, "REST_S", 0.01)
+
+    async def writes_at_the_end() -> None:
+        nonlocal begun
+        begun += 1
+        try:
+            await asyncio.Event().wait()
+        finally:
+            if begun == 1:
+                raise OSError(errno.ENOSPC, "the disk is full")
+
+    async with asyncio.timeout(5), beside({"counts": writes_at_the_end}, metrics):
+        await asyncio.sleep(0)
+    assert begun == 1
+    assert metrics.work.labels("unforeseen")._value.get() == 1
+
+
 async def test_what_runs_beside_the_requests_can_begin_anew_too() -> None:
     """A proxy worker's jobs are kept going as a memory worker's are: each can be begun a second time."""
 
