@@ -117,6 +117,9 @@ _I = rf"I {_ADV}"
 _IM = rf"(?:I'm|I am) {_ADV}"
 _IVE = rf"(?:I|I've|we|we've) {_ADV}"
 _NOT = r"I (?:really |just |also |still )?(?:don't|do not|can't|cannot|never) (?:really |even |particularly )?"
+# "I'm not a lawyer living in Rome"; "I'm married to an engineer living in Ohio": who lives there is another.
+_HALF_DENIED = r"[^.;!?\n]{0,90}?\b(?:not|never|no longer|neither)\b"
+_OF_ANOTHER = r"(?:of|to|for|with|from|by|about|who|whose|in|at|on|and|my|our|his|her|their|an?|the|no)\b"
 _LATELY = "(?:has |have |just |recently |finally |now )*"
 _NOW = "(?:currently |now |still |also )*"
 _MY = r"my (?!(?:ex|former|late|previous|deceased|dead|future|next|old)\b)(?:[a-z]+ )?"  # who is it now
@@ -150,7 +153,7 @@ _WHO: Final = (
     _rule(rf"(?:(?:people |everyone |you can |please |just )*call me|I go by) {_RUN}", "name", "{P} name is {o}.", "name", "one", importance=0.9),
     _rule(r"(?:I'm|I am) (?P<o>[A-Z][a-z]+(?: [A-Z][a-z]+)?)(?=, (?:an? |and I|from |\d)|[.!]| from | and I)", "name", "{P} name is {o}.", "proper", "one", importance=0.9),
     _rule(r"(?:I'm|I am) [A-Z][a-z]+(?: [A-Z][a-z]+)?, (?:an? |the )(?P<o>[^,.;:!?()\n\"\ue000]{3,90})", "job", "{S} is {a o}.", "job", "one", importance=0.8),
-    _rule(r"(?:I'm|I am|I) [^.;!?\n]{2,90}?(?:, | and |er |or |ist )(?:I'm |who is )?(?:based|living|located) in (?P<o>[A-Z](?:[^.;:!?()\n\"\ue000]){1,60})", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.75),
+    _rule(rf"(?:I'm|I am|I work as(?= an? )) (?!(?:{_HALF_DENIED}))(?:(?:(?-i:[A-Z])[\w'-]+(?: (?-i:[A-Z])[\w'-]+)?, )?(?:an? |the )(?:(?!{_OF_ANOTHER})[\w/&'-]{{1,30}} ){{1,6}}?|(?!(?!working|studying)\w+ing\b)[^.;!?\n]{{1,90}}?(?:, | and (?:I'm )?))(?:currently |now )?(?:based|living|located) in (?!(?-i:[A-Z])[\w'-]*(?: (?-i:[A-Z])[\w'-]*){{0,2}} (?:is|was|isn't|has|makes|feels|seems|sounds)\b)(?P<o>[A-Z](?:[^.;:!?()\n\"\ue000]){{1,60}})", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.75),
     _rule(r"as an? (?P<o>[a-z/ -]{3,50}), (?:I|my|I'm|I've) (?!want|can|need|should|would|must|will|could|may)", "job", "{S} is {a o}.", "job", "one", importance=0.7),
     _rule(r"(?:I have|I've got|I've) (?:over |about |around |almost |more than )?(?P<o>\d{1,2})\+? years of (?P<k>[a-z]+ )?experience", "years_of_experience", "{S} has {o} years of {k} experience.", "exact", "one", importance=0.7),
     _rule(rf"(?:{_IM}(?P<o>\d{{1,3}})(?: years? old| yrs? old|(?=[,.;!?](?!\d)|$| and (?!a half)| now))|I {_ADV}turned (?P<o2>\d{{1,3}})(?: years? old|(?=[,.;!?]|$| (?:and|but|now|today|yesterday|last|this|in|on|two|a)\b)))", "age", "{S} is {o} years old.", "age", "one", importance=0.8),

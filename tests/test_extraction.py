@@ -179,6 +179,62 @@ def test_what_is_only_denied_is_not_said_to_be_over(text: str, statement: str) -
 def test_one_is_married_or_divorced_and_not_both() -> None:
     married, divorced = only("I'm married."), only("I got divorced.")
     assert may_replace(divorced, married) and may_replace(only("I'm single."), divorced)
+@pytest.mark.parametrize(
+    "text",
+    [
+        "My sister moved on, no longer at Acme.",
+        "Bob: no longer at Acme",
+        "I'm no longer at the office.",
+        "J'habite plus à Lyon qu'à Paris.",
+        "Je travaille plus pour Acme que pour Globex.",
+        "Je travaille plus pour Acme.",
+        "Creo que ya no vivo en Madrid.",
+        "Mi hermano dice que ya no vivo en Madrid.",
+        "¿Ya no vivo en Madrid?",
+        "Ich wohne nicht mehr in der Innenstadt.",
+        "Wenn ich nicht mehr in Berlin wohne, rufe ich an.",
+    ],
+)
+def test_an_end_that_is_not_stated_of_the_speaker_ends_nothing(text: str) -> None:
+    assert triples(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I remember living in Berlin.",
+        "I prefer living in Berlin.",
+        "I have a brother living in Berlin.",
+        "I know a developer based in Berlin.",
+        "I'm never living in Berlin again.",
+        "I'm not a lawyer living in Rome.",
+        "I'm looking for a designer based in Paris.",
+        "I'm dating a teacher living in Rome.",
+        "I'm married to an engineer living in Ohio.",
+        "I run a server, based in Frankfurt.",
+        "I hate winter and living in Oslo is hard.",
+        "I'm tired of winter and living in Oslo is hard.",
+    ],
+)
+def test_where_others_live_or_what_living_there_is_like_is_not_where_the_speaker_lives(text: str) -> None:
+    assert "lives_in" not in {fact.predicate for fact in facts_in(text, said_at=WEDNESDAY)}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I'm a baker living in Rome.",
+        "I'm a nurse at MIT, living in Rome.",
+        "I work as a baker living in Rome.",
+        "I'm 30 and living in Rome.",
+        "I'm Anna, a nurse based in Rome.",
+        "I am a software engineer currently based in Rome.",
+    ],
+)
+def test_who_says_what_they_are_may_say_where_they_live(text: str) -> None:
+    assert ("user", "lives_in", "rome") in triples(text)
+
+
 
 
 def test_a_dislike_has_the_key_of_the_liking_and_is_negated() -> None:
