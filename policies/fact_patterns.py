@@ -49,7 +49,7 @@ Shape = Literal[
 ]
 
 TRIGGER: Final = re.compile(
-    r"\b(?:I|we|my|our|as(?= an? )|call me|people call me|ich|mein|meine|me|mi|vivo|trabajo|soy|je|mon|ma)(?![\w-])|\bj'(?=\w)",
+    r"\b(?:I|we|my|our|as(?= an? )|call me|people call me|no longer(?= at )|ich|mein|meine|me|mi|vivo|trabajo|soy|je|mon|ma)(?![\w-])|\bj'(?=\w)",
     re.IGNORECASE,
 )
 # What may stand before a pronoun that opens a statement.
@@ -265,6 +265,9 @@ _TURNS: Final = (
     _rule(r"(?:I|we|I've|we've) (?:have |just |recently |finally )*(?:switched|migrated) (?:over )?(?:from [\w+#. -]{1,32}? )?to (?P<o>(?-i:[A-Z])[\w+#-]*(?:[ .](?-i:[A-Z])[\w+#-]*){0,2})", "uses", "{S} uses {o}.", "phrase", "decision"),
     _rule(r"I (?:no longer|don't|do not) (?:live|reside) in (?P<o>[A-Z][\w' -]{1,50}?)(?: any ?more|(?=[,.;!?]|$))", "lives_in", "{S} no longer lives in {o}.", "place", "ended", "one"),
     _rule(r"(?:I (?:no longer|don't|do not) work|I (?:stopped|quit) working) (?:at|for) (?P<o>[^,.;:!?()\n\"\ue000]{1,60}?)(?: any ?more|(?=[,.;!?]|$))", "works_at", "{S} no longer works at {o}.", "employer", "ended", "one"),
+    _rule(rf"(?:I'm|I am) no longer (?:living|based) in {_DOTTED}", "lives_in", "{S} no longer lives in {o}.", "place", "ended", "one"),
+    _rule(rf"(?:I'm|I am) no longer (?:working|employed) (?:at|for|by) {_DOTTED}", "works_at", "{S} no longer works at {o}.", "employer", "ended", "one"),
+    _rule(rf"(?:I'm|I am|^) ?no longer at {_DOTTED}", "works_at", "{S} is no longer at {o}.", "employer", "ended", "one"),
     _rule(r"I (?:no longer|don't|do not) (?:like|enjoy|love) (?P<o>[^,.;:!?()\n\"\ue000]{1,60}?) any ?more", "likes", "{S} no longer likes {o}.", "liking", "preference", "ended"),
     _rule(rf"I no longer (?:like|enjoy|love) {_RUNS}", "likes", "{S} no longer likes {o}.", "liking", "preference", "ended"),
     _rule(rf"(?:I|we) no longer (?:have|own) {_RUN}", "has", "{S} no longer has {o}.", "phrase", "ended"),
@@ -284,12 +287,21 @@ _TURNS: Final = (
     _rule(rf"(?:I|we|I've|we've) {_ADV}(?:chose|chosen|picked(?! up| out)|went with|going with|gone with|settled on) {_RUN}", "chose", "{S} chose {o}.", "choice", "decision", importance=0.65),
 )  # fmt: skip
 
-# "no vivo en", "ya no trabajo en", "ich mag Pilze nicht": what is denied in these languages ends nothing and is no fact.
+# "no vivo en", "ich mag Pilze nicht": what is only denied in these languages ends nothing and is no fact.
 _DENIED: Final = r"(?<!\bno )(?<!\bnunca )(?<!\btampoco )(?<!\bjamás )(?!(?:(?! mais pas (?!trop|beaucoup|tant|tellement|vraiment))[^,.;:!?\n]){0,100}\b(?:nicht|nie|niemals|kaum|pas|jamais|nunca)\b)"
 _MUCH: Final = (
     r"(?:(?:bien|beaucoup|vraiment|surtout|toujours|trop|aussi|mucho|muchísimo|bastante|también|realmente|sehr gerne?|sehr|gerne?"
     r"|auch|besonders|wirklich|ja|nur) (?!$))*"
 )
+# "Plus" alone is "more" as well: without a "ne" it ends where nothing else makes sense, "plus à Lyon qu'à Paris" does.
+_PLUS: Final = r"plus(?![^.;:!?\n]{0,90} qu(?:e\b|['’]))"
+_ENDED_ELSEWHERE: Final = (
+    _rule(rf"(?:ich (?:wohne|lebe) (?:(?:jetzt|nun|inzwischen|mittlerweile) )?nicht mehr in|(?<=\bya no )vivo en|j(?:e n)?['’]habite {_PLUS} (?:à|a|en|au)|je (?:ne )?vis {_PLUS} (?:à|a|en|au)) {_DOTTED}", "lives_in", "{S} no longer lives in {o}.", "place", "ended", "one"),
+    _rule(rf"(?:ich arbeite (?:(?:jetzt|nun|inzwischen|mittlerweile) )?nicht mehr (?:bei|für)|(?<=\bya no )trabajo (?:en|para)|je (?:ne )?travaille {_PLUS} chez|je ne travaille {_PLUS} pour) {_DOTTED}", "works_at", "{S} no longer works at {o}.", "employer", "ended", "one"),
+    _rule(r"(?:(?<=\bya no )me gustan?|je n['’]aime plus) (?P<o>[^,.;:!?()\n\"\ue000]{2,60})", "likes", "{S} no longer likes {o}.", "things", "preference", "ended"),
+    _rule(r"ich mag (?P<o>[^,.;:!?()\n\"\ue000]{2,60}?) nicht mehr(?=[,.;!?\n]|$)", "likes", "{S} no longer likes {o}.", "things", "preference", "ended"),
+    _rule(rf"(?:ich bin nicht mehr allergisch gegen|(?<=\bya no )soy alérgic[oa](?= a)|je ne suis plus allergique(?= [àa])) {_RUNS}", "allergic_to", "{S} is no longer allergic to {o}.", "things", "ended", importance=0.95),
+)  # fmt: skip
 _ELSEWHERE: Final = (
     _rule(rf"{_DENIED}(?:ich hei(?:ß|ss)e|mein Name ist|me llamo|mi nombre es|je m'appelle|mon nom est) (?:jetzt |nun |ahora |maintenant |désormais )?{_RUN}", "name", "{P} name is {o}.", "name", "one", importance=0.9),
     _rule(rf"{_DENIED}(?:ich (?:wohne|lebe) (?:(?:jetzt|derzeit|nun|zurzeit|aktuell|wieder|immer noch|noch) )*(?:seit [\w ]{{2,20}}? )?in|vivo en|j'habite (?:à|a|en|au)|je vis (?:à|a|en|au)) {_DOTTED}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.8),
@@ -300,4 +312,14 @@ _ELSEWHERE: Final = (
     _rule(rf"{_DENIED}je suis allergique (?=à|au){_RUNS}", "allergic_to", "{S} is allergic to {o}.", "things", importance=0.95),
 )  # fmt: skip
 
-RULES: Final[tuple[Rule, ...]] = (*_TURNS, *_WHO, *_AROUND, *_KIN, *_PET, *_LIFE, *_LIKING, *_ELSEWHERE)
+RULES: Final[tuple[Rule, ...]] = (
+    *_TURNS,
+    *_WHO,
+    *_AROUND,
+    *_KIN,
+    *_PET,
+    *_LIFE,
+    *_LIKING,
+    *_ENDED_ELSEWHERE,
+    *_ELSEWHERE,
+)

@@ -101,7 +101,7 @@ def test_values_conventions_and_topology_get_the_key_of_their_thing(text: str, e
         "Rewrite this: I am a nurse and I live in Ohio.", "Translate to French: I live in Boston",
         "Act as a doctor. My name is Bob and I live in Rome.", "Write a story where I am a doctor and I live in Rome.",
         "It's not true that I'm vegan.", "My girlfriend thinks that I like jazz.", "I dreamt that I live in Berlin.",
-        "No vivo en Madrid.", "Ya no trabajo para Google.", "No me gusta el café.", "No me llamo Juan.",
+        "No vivo en Madrid.", "No me gusta el café.", "No me llamo Juan.",
         "Ich wohne in Berlin nicht mehr.", "Ich mag Pilze nicht.", "Ich heiße nicht Jonas.", "J'aimerais vivre à Lyon.",
         "Mein Bruder sagt, ich wohne in Berlin.", "Si j'habite à Lyon, j'aime le fromage.",
         "Forget that I live in Berlin.", "Please don't remember that I live in Berlin.",
@@ -155,6 +155,23 @@ def test_statements_can_be_read_alone() -> None:
         ("I no longer have asthma.", "has_condition", "asthma"),
         ("I'm no longer married.", "marital_status", "married"),
         ("I stopped drinking coffee", "does", "drinking coffee"),
+        ("I'm no longer living in Berlin.", "lives_in", "berlin"),
+        ("I am no longer employed by Acme.", "works_at", "acme"),
+        ("I'm no longer at Acme.", "works_at", "acme"),
+        ("No longer at Acme.", "works_at", "acme"),
+        ("Ya no vivo en Madrid.", "lives_in", "madrid"),
+        ("Hola, ya no trabajo para Google.", "works_at", "google"),
+        ("Ya no me gusta el café.", "likes", "café"),
+        ("Ya no soy alérgica a las nueces.", "allergic_to", "nueces"),
+        ("J'habite plus à Lyon.", "lives_in", "lyon"),
+        ("Je n’habite plus à Lyon, mais à Paris.", "lives_in", "lyon"),
+        ("Je ne travaille plus pour Acme.", "works_at", "acme"),
+        ("Je n'aime plus le fromage.", "likes", "fromage"),
+        ("Je ne suis plus allergique aux noix.", "allergic_to", "noix"),
+        ("Ich wohne nicht mehr in Berlin, sondern in Köln.", "lives_in", "berlin"),
+        ("Ich arbeite nicht mehr bei Siemens.", "works_at", "siemens"),
+        ("Ich mag Pilze nicht mehr.", "likes", "pilze"),
+        ("Ich bin nicht mehr allergisch gegen Nüsse.", "allergic_to", "nüsse"),
     ],
 )
 def test_an_ending_names_what_ends(text: str, predicate: str, what: str) -> None:
@@ -162,23 +179,6 @@ def test_an_ending_names_what_ends(text: str, predicate: str, what: str) -> None
     assert (fact.predicate, fact.object, fact.negated, fact.qualifiers) == (predicate, what, True, {"ended": "yes"})
 
 
-@pytest.mark.parametrize(
-    ("text", "statement"),
-    [
-        ("I'm not married.", "The user is not married."),
-        ("I don't live in Berlin.", "The user does not live in Berlin."),
-        ("I don't work at Acme.", "The user does not work at Acme."),
-        ("I'm not vegetarian any more.", "The user is no longer vegetarian."),
-        ("I no longer live in Berlin.", "The user no longer lives in Berlin."),
-    ],
-)
-def test_what_is_only_denied_is_not_said_to_be_over(text: str, statement: str) -> None:
-    assert only(text).statement == statement
-
-
-def test_one_is_married_or_divorced_and_not_both() -> None:
-    married, divorced = only("I'm married."), only("I got divorced.")
-    assert may_replace(divorced, married) and may_replace(only("I'm single."), divorced)
 @pytest.mark.parametrize(
     "text",
     [
@@ -235,6 +235,23 @@ def test_who_says_what_they_are_may_say_where_they_live(text: str) -> None:
     assert ("user", "lives_in", "rome") in triples(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "statement"),
+    [
+        ("I'm not married.", "The user is not married."),
+        ("I don't live in Berlin.", "The user does not live in Berlin."),
+        ("I don't work at Acme.", "The user does not work at Acme."),
+        ("I'm not vegetarian any more.", "The user is no longer vegetarian."),
+        ("I no longer live in Berlin.", "The user no longer lives in Berlin."),
+    ],
+)
+def test_what_is_only_denied_is_not_said_to_be_over(text: str, statement: str) -> None:
+    assert only(text).statement == statement
+
+
+def test_one_is_married_or_divorced_and_not_both() -> None:
+    married, divorced = only("I'm married."), only("I got divorced.")
+    assert may_replace(divorced, married) and may_replace(only("I'm single."), divorced)
 
 
 def test_a_dislike_has_the_key_of_the_liking_and_is_negated() -> None:
