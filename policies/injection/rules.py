@@ -71,6 +71,18 @@ _SPOKEN_TO = r"(?:^|[.!?:;>\])}\-*,\"\u00ab\u201e\u00a1]\s{0,3}|\b(?:bitte|jetzt
 _GERMAN = r"(?:anweisung\w*|instruktion\w*|richtlinie\w*|regeln|vorgaben|befehle?|besprochen)\b"
 _FRENCH = r"(?:instructions?|consignes|regles|directives)\b"
 _SPANISH = r"(?:instrucci\w+|indicaciones|reglas|ordenes|directrices|pagina web)\b"
+_DUTCH = r"(?:instructies?|regels|opdrachten|richtlijnen|aanwijzingen|bevelen)\b"
+_DUTCH_EARLIER = r"(?:voorgaande|vorige|eerdere|bovenstaande)\b"
+_POLISH = r"(?:instrukcj\w+|polecen\w+|zasad\w*|wytyczn\w+)"
+_NORDIC = r"(?:instru(?:kt|ks)\w*|anvisning\w*|regler\w*|direktiv\w*|riktlinj\w*|retningslinj\w*)"
+_NORDIC_EARLIER = r"(?:tidigare|foregaende|ovanstaende|alla|tidligere|forrige|ovenstaende|alle)\b"
+_INDONESIAN = r"(?:instruksi|perintah|arahan|petunjuk|aturan|pedoman)\b"
+_VIETNAMESE = r"(?:huong dan|chi dan|chi thi|menh lenh|lenh|quy tac)\b"
+# Where their verbs may only be an order: at the beginning, or asked for. "Och", "dan" and the like go on with a tale.
+_BIDDEN = (
+    r"(?:^|[.!?:;>\])}\-*,\"]\s{0,3}|\b(?:hay|vui long|xin|tolong|mohon|harap|silakan|sekarang|prosze|teraz|nu|vanligen|snalla"
+    r"|du (?:ska|maste|skal)|venligst|vennligst) )"
+)
 _CHINESE = r"(?:指令|指示|说明|規則|规则|提示|命令|内容)"
 
 _DOING = (
@@ -104,7 +116,7 @@ RULES: Final = (
     ),
     _rule(
         "override-other-language",
-        "ignor|vergiss|vergess|missacht|oubli|compte|olvid|omite|descart|dimentic|esque|desconsider|negeer|vergeet|забудь|внимания|zapomnij|игнорир|忽略|无视|無視|忘|ルール|지시|명령|규칙|지침|talimat|komut|kural|تعليمات|وامر|قواعد|निर्देश|नियम|आदेश",
+        "ignor|vergiss|vergess|missacht|oubli|compte|olvid|omite|descart|dimentic|esque|desconsider|negeer|negeren|vergeet|vergeten|sla |забудь|внимания|zapomnij|pomin|nie stosuj|nie przestrzegaj|glom|glem|bortse|strunta|se bort|bo qua|phot lo|quen |đung |abaikan|lupakan|jangan |игнорир|忽略|无视|無視|忘|ルール|지시|명령|규칙|지침|talimat|komut|kural|yonerge|تعليمات|وامر|قواعد|निर्देश|नियम|आदेश",
         1.0,
         1.0,
         # German, French, Spanish, Italian, Portuguese, Dutch: an order, not "mein Chef ignoriert", "j'ai oublié", "n'oublie pas".
@@ -114,18 +126,25 @@ RULES: Final = (
         rf"|(?:ignora|ignore|ignorar|olvida|olvidar|omite|descarta|olvide(?= (?:tod[ao]s|sus|tus)\b))\b[^.!?\n]{{0,30}}\b{_SPANISH}"
         r"|(?:ignora|dimentica|ignorate|dimenticate)\b[^.!?\n]{0,30}\b(?:istruzioni|regole|indicazioni|direttive)\b"
         r"|(?:ignore|ignora|esqueca|esquece|desconsidere)\b[^.!?\n]{0,30}\b(?:instruc(?:oes|ao)|regras|diretrizes|ordens)\b"
-        r"|(?:negeer|vergeet)\b[^.!?\n]{0,30}\b(?:instructies|regels|opdrachten|richtlijnen)\b(?! niet))",
+        rf"|(?:negeer|vergeet)\b[^.!?\n]{{0,30}}\b{_DUTCH}(?! niet))",
+        rf"\b(?:(?:je|u) moet|gelieve)\b[^.!?\n]{{0,20}}\b{_DUTCH_EARLIER}[^.!?\n]{{0,20}}\b{_DUTCH} (?:te )?(?:negeren|vergeten)\b",
+        rf"{_SPOKEN_TO}sla\b[^.!?\n]{{0,20}}\b{_DUTCH_EARLIER}[^.!?\n]{{0,20}}\b{_DUTCH} over\b",
+        # Swedish, Danish, Norwegian; Indonesian; Vietnamese.
+        rf"{_BIDDEN}(?:ignorera?|gl[oe]m|bortse fran|se bort f?ra|strunta i)\b(?! (?:inte|ikke)\b)[^.!?\n]{{0,20}}\b{_NORDIC_EARLIER}[^.!?\n]{{0,20}}\b{_NORDIC}",
+        rf"{_BIDDEN}(?:abaikan|lupakan|jangan (?:ikuti|hiraukan|patuhi))\b(?:[^.!?\n]{{0,15}}\b(?:semua|seluruh|segala)\b[^.!?\n]{{0,15}}\b{_INDONESIAN}|[^.!?\n]{{0,15}}\b{_INDONESIAN}[^.!?\n]{{0,15}}\b(?:sebelum\w*|di atas|terdahulu|tadi)\b)",
+        rf"{_BIDDEN}(?:bo qua|phot lo|quen |đung (?:lam|tuan) theo)\b(?![^.!?\n]{{0,60}} roi\b)(?:[^.!?\n]{{0,12}}\b(?:tat ca|moi|toan bo)\b[^.!?\n]{{0,12}}\b{_VIETNAMESE}|[^.!?\n]{{0,12}}\b{_VIETNAMESE}[^.!?\n]{{0,15}}\b(?:truoc|(?:o|ben|phia) tren)\b)",
         r"\b(?:und|et|y|e|ed) (?:ignoriere?|vergiss|ignorez?|oubliez?|ignora|olvida|dimentica|esqueca)\b(?! pas\b)"
         r"(?=[^.!?\n]{0,60}\b(?:vorherig|vorig|bisherig|obig|precedent|anterieur|ci-dessus|anterior|previ))"
         rf"[^.!?\n]{{0,40}}\b(?:{_GERMAN}|{_FRENCH}|{_SPANISH}|istruzioni\b|regole\b|instrucoes\b|regras\b)",
         # Russian, Polish; Chinese, Japanese, Korean: by the form of the verb.
         r"(?:\b(?:про)?игнорируи\w*|(?:^|[.!?:;]\s{0,3})(?:про)?игнорировать|(?<!не )\bзабудь\w*|\bне обращаи\w* внимания)\b[^.!?\n]{0,40}\b(?:инструкц\w+|указани\w+|правил\w*)",
-        r"\b(?<!nie )(?:zignoruj|ignoruj|zapomnij)\b[^.!?\n]{0,30}\b(?:instrukcj\w+|polecen\w+|zasad\w*)",
+        rf"\b(?<!nie )(?:z?ignoruj(?:cie)?|zapomnij(?:cie)?|prosze z?ignorowac)\b[^.!?\n]{{0,30}}\b{_POLISH}",
+        rf"{_BIDDEN}(?:pomin(?:cie)?|nie (?:stosuj(?:cie)? sie do|przestrzegaj(?:cie)?))\b[^.!?\n]{{0,15}}\b(?:wszystki|poprzedni|wczesniejsz|powyzsz)\w*[^.!?\n]{{0,20}}\b{_POLISH}",
         rf"(?:^|[。！!？?，,;；:：\n\s]|[请請你并])(?:忽略|无视|無視|忘记|忘掉|请忘了)(?!了)[^。!?\n]{{0,12}}{_CHINESE}",
         r"(?:指示|命令|指令|ルール)[^。\n]{0,6}(?:無視(?:して(?!い|し)|しろ|せよ|すること)|忘れ(?:て(?!い|し)|ろ|なさい))|(?:^|[.。]\s?)無視して",
         r"(?:지시|명령|규칙|지침)[^.\n]{0,8}(?:무시하(?:고|세요|십시오|라)|무시해(?=라|줘|주|[.!\s]|$)|잊(?:어(?=라|줘|주|[.!]|$)|으세요|으십시오|고))",
         # Turkish, Arabic, Hindi.
-        r"\b(?:onceki|yukar[ıi]daki|tum|butun|verilen)\b[^.!?\n]{0,40}\b(?:talimat|komut|kural|yonerge)\w*[^.!?\n]{0,20}\b(?:yok ?say\w*|gormezden gel\w*|unut(?:un)?\b|dikkate alma(?:yin|y[ıi]n)?\b|goz ard[ıi] e[td]\w*)",
+        r"\b(?:onceki|yukar[ıi]daki|tum|butun|verilen)\b[^.!?\n]{0,40}\b(?:talimat|komut|kural|yonerge)\w*[^.!?\n]{0,20}\b(?:yok ?say(?:[ıi]n(?:[ıi]z)?)?|gormezden gel(?:in(?:iz)?)?|unut(?:un(?:uz)?)?|dikkate alma(?:y[ıi]n(?:[ıi]z)?)?|goz ard[ıi] (?:et|edin(?:iz)?))\b",
         r"(?:تجاهل|انس|[اأ]همل|لا تتبع)\w{0,3}\b[^.!?؟\n]{0,30}(?:تعليمات|[اأآ]وامر|قواعد|توجيهات)[^.!?؟\n]{0,20}(?:السابق|المذكور|[اأ]علاه)",
         r"(?:पिछल|पहले|ऊपर|पूर्व|सभी|सारे)[^।.!?\n]{0,40}(?:निर्देश|नियम|आदेश)[^।.!?\n]{0,20}(?:अनदेखा कर|नज\u093c?र\s?अ\w?ंदाज\u093c? कर|भूल जा|उपेक्षा कर)",
     ),
