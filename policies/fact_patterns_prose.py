@@ -1,9 +1,10 @@
 """Which parts of a text are its speaker's own statements: a text in, ranges of sentences out.
 
 What is pasted is no statement of the one who pastes it: code, quotes, logs, tables, mails, transcripts, encoded data,
-and all that follows a request to work on a text or to play a part. Such places are covered, character for character,
-so that every offset stays the text's own. Pure; refuses nothing. Linear: of a text above CHARS_MAX only the first and
-last CHARS_KEPT are read (people say what they want before or behind what they paste), of a sentence SENTENCE_MAX.
+what a program brought, and all that follows a request to work on a text or to play a part. Such places are covered,
+character for character, so that every offset stays the text's own. Pure; refuses nothing. Linear: of a text above
+CHARS_MAX only the first and last CHARS_KEPT are read (people say what they want before or behind what they paste), of a
+sentence SENTENCE_MAX.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from policies import fact_patterns_elsewhere as elsewhere
+from policies.fact_patterns_brought import brought_in
 
 CHARS_MAX: Final = 6_000
 CHARS_KEPT: Final = 2_000
@@ -154,6 +156,8 @@ def covered(text: str) -> str:
     said = re.sub("[\ue000-\ue0ff]", " ", text).replace("’", "'").replace("\r", "\n")
     said = re.sub("[\xa0\u2009\u202f]", " ", said)
     said = _FENCE.sub(_blank, said)
+    for start, end in brought_in(said):
+        said = said[:start] + "\n" * (end - start) + said[end:]
     said = _QUOTED.sub(_quote, _LONG_TOKEN.sub(_cover, _URL.sub(_cover, said)))
     said = _lines(said)
     material = min(_start(_MATERIAL, said), elsewhere.material_at(said))

@@ -225,6 +225,13 @@ async def test_a_model_of_which_nothing_holds_is_not_believed(bench: Bench) -> N
     assert dropped == {"not_said": 1, "unsupported": 1, "malformed": 1}
 
 
+async def test_what_a_tool_said_in_a_users_message_is_no_evidence_for_a_model(bench: Bench) -> None:
+    await bench.keep(f"Observation:\n{SAID}")
+    assert await bench.extraction(Model()).take_out(await bench.take()) == "unfounded"
+    assert await texts(bench.stores) == set()
+    assert bench.metrics.registry.get_sample_value("memory_proxy_extraction_dropped_total", {"reason": "injected"}) == 1
+
+
 async def test_a_model_that_finds_no_facts_is_believed(bench: Bench) -> None:
     await bench.keep()
     assert await bench.extraction(Model([])).take_out(await bench.take()) == "heard"

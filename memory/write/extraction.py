@@ -37,6 +37,7 @@ from memory.write.turns import served_texts
 from memory.write.vllm_facts import Exchange, Outcome, Why
 from memory.write.windows import TextTokenizer
 from policies.fact import Fact
+from policies.fact_patterns_brought import brought_in
 from policies.injection.judge import judge
 from policies.lifetime import DaysOf
 
@@ -162,7 +163,7 @@ class Extraction:
             finished_at=due.since,
             request=captured.request,
             answer=_first_message(captured.answer),
-            turns=[UserTurn(turn.content, language=turn.language) for turn in turns],
+            turns=[UserTurn(one.content, tuple(brought_in(one.content)), one.language) for one in turns],
             blocks={one.position: one.text for one in placed},
             salt=salt,
         )

@@ -5,7 +5,7 @@ be injected, and its object was said there too. Everything else is dropped and c
 
     malformed      a member is missing, empty or of another type
     not_said       the evidence is in none of the user's own turns
-    injected       it is, but only inside memory that was placed there
+    injected       it is, but only inside what was placed there: memory, a tool's output, a file
     unsupported    the evidence is there, the object is not: the model's own words, or the assistant's
     trivial        it says of a thing that it is that thing
     repeated       the answer says it twice

@@ -1,0 +1,52 @@
+"""What a program brought into a person's message: a text in, the ranges of it that are no words of theirs out.
+
+Agents without tool calls of their own send what a tool said as the user's next message ("Observation: …", "[read_file
+for 'a.md'] Result:"), and put files, pages, rules and reminders before the user's words in elements
+(`<document>…</document>`). So an element that is closed is brought, but for those that hold what the user wrote
+(`<user_query>`), and so is all behind the head of a tool's output. Pure; refuses nothing. Linear.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left
+from collections import defaultdict
+from typing import Final
+
+_OPENING: Final = re.compile(r"^[ \t]{0,8}<([A-Za-z][\w.:-]{0,60})(?:\s[^<>\n]{0,300})?>", re.MULTILINE)
+_CLOSING: Final = re.compile(r"</([A-Za-z][\w.:-]{0,60})\s{0,8}>")
+_OWN: Final = re.compile(
+    r"task|feedback|query|question|answer"
+    r"|(?:user|human)[_-]?(?:query|question|message|input|request|prompt|answer|feedback|task|instructions?|text)?",
+    re.IGNORECASE,
+)
+_OUTPUT: Final = re.compile(
+    r"^[^\w\n]{0,4}(?:observations?(?: \d+)?\W{0,3}:"
+    r"|(?:tool|function|command|terminal|shell|search|code|execution)[ _-](?:call[ _-])?"
+    r"(?:results?|outputs?|responses?)\b[^:\n]{0,80}:"
+    r"|[^\[\]\n]{1,200}\] ?(?:results?|outputs?|responses?)\b[^:\n]{0,40}:"
+    r"|outputs? (?:of|from) [^:\n]{1,120}:"
+    r"|(?:the )?contents? of (?:the |this )?(?:file|web ?page|page|web ?site|document|url)\b[^:\n]{0,120}:"
+    r"|(?:file|web ?page|page|web ?site|document) contents?\b[^:\n]{0,120}:"
+    r"|context information is below)",
+    re.MULTILINE | re.IGNORECASE,
+)
+
+
+def brought_in(text: str) -> list[tuple[int, int]]:
+    """The ranges of a text that a program brought, in order, none in another."""
+    output = _OUTPUT.search(text)
+    end = output.start() if output else len(text)
+    ends: defaultdict[str, list[int]] = defaultdict(list)
+    for closing in _CLOSING.finditer(text):
+        ends[closing[1]].append(closing.end())
+    found, reached = list[tuple[int, int]](), 0
+    for opening in _OPENING.finditer(text, 0, end):
+        closed = ends[opening[1]]
+        at = bisect_left(closed, opening.end())
+        if opening.start() >= reached and at < len(closed) and not _OWN.fullmatch(opening[1]):
+            reached = closed[at]
+            found.append((opening.start(), reached))
+    if output and found and found[-1][1] > end:
+        output = _OUTPUT.search(text, found[-1][1])
+    return [*found, (output.start(), len(text))] if output else found
