@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NewType
 from urllib.parse import unquote_to_bytes
 
-from policies.text import normalised
+from policies.text import normalised, without_thought
 
 Digest = NewType("Digest", bytes)
 
@@ -62,15 +62,17 @@ def is_chained(message: object) -> bool:
 def canonical_message(message: object) -> bytes:
     """What counts of a message, in one unambiguous encoding: every field is preceded by its length in bytes.
 
-    Fields in order: role, text, attachments, tool calls, tool call id. Null, "" and absent are equal.
+    Fields in order: role, text, attachments, tool calls, tool call id. Null, "" and absent are equal, and so are an
+    answer with the thought that it opens with and without: clients that hide it do not send it again.
     """
     if not isinstance(message, Mapping):
         return _framed((b"malformed", _stable_dump(message)))
+    role = message.get("role")
     text, attachments = _content(message.get("content"))
     return _framed(
         (
-            _scalar(message.get("role")),
-            text,
+            _scalar(role),
+            _canonical_text(without_thought(text) if role == "assistant" else text),
             _framed(attachments),
             _framed(_tool_calls(message.get("tool_calls"))),
             _scalar(message.get("tool_call_id")),
@@ -106,11 +108,11 @@ def _scalar(value: object) -> bytes:
     return b"s" + _utf8(value) if isinstance(value, str) else b"j" + _stable_dump(value)
 
 
-def _content(content: object) -> tuple[bytes, Sequence[bytes]]:
+def _content(content: object) -> tuple[str, Sequence[bytes]]:
     if content is None or isinstance(content, str):
-        return _canonical_text(content or ""), ()
+        return content or "", ()
     if not isinstance(content, list):
-        return b"", (_other(content),)
+        return "", (_other(content),)
     texts: list[str] = []
     attachments: list[bytes] = []
     for part in content:
@@ -119,7 +121,7 @@ def _content(content: object) -> tuple[bytes, Sequence[bytes]]:
             texts.append(text)
         elif not (isinstance(part, Mapping) and _part_type(part) in _IGNORED_PARTS):
             attachments.append(_attachment(part))
-    return _canonical_text("\n".join(filter(None, texts))), attachments
+    return "\n".join(filter(None, texts)), attachments
 
 
 def _part_type(part: Mapping[str, object]) -> str:

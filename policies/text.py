@@ -45,6 +45,15 @@ SIGNED_WORD: Final = re.compile(f"[\\w{SIGNS}]+")
 """A word with the signs on its letters, which are no word characters: to \\w+ a word of Hindi is several letters."""
 
 
+_THOUGHT: Final = re.compile(r"\s*<(think|thinking|thought|reasoning)>.*?</\1>\s*", re.DOTALL | re.IGNORECASE)
+
+
+def without_thought(text: str) -> str:
+    """An answer without the thought it opens with, which a server that knows no reasoning leaves in its text."""
+    thought = _THOUGHT.match(text)
+    return text[thought.end() :] if thought else text
+
+
 def storable(text: str) -> str:
     """The text with every NUL and lone surrogate replaced by U+FFFD."""
     return _UNSTORABLE.sub(REPLACEMENT, text)

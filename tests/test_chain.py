@@ -115,6 +115,17 @@ def picture(url: str, kind: str = "image_url") -> dict[str, object]:
     return user([{"type": kind, kind: {"url": url, "detail": "low"}}])
 
 
+@pytest.mark.parametrize("name", ["think", "thinking", "reasoning"])
+def test_an_answer_is_the_same_with_and_without_the_thought_it_opens_with(name: str) -> None:
+    answer = {"role": "assistant", "content": f"\n<{name}>Bees? Yes.</{name}>\n\nWax is made by bees."}
+    shown = {"role": "assistant", "content": "Wax is made by bees."}
+    assert same(answer, shown) and same(answer, {**shown, "content": [{"type": "text", "text": answer["content"]}]})
+    assert not same(user(answer["content"]), user(shown["content"]))
+    assert not same(answer, {**shown, "content": f"<{name}>Bees? Yes. Wax is made by bees."})
+    behind = {**shown, "content": f"Wax is made by bees. <{name}>Bees? Yes.</{name}>"}
+    assert not same(behind, shown)
+
+
 def test_numbers_that_javascript_writes_otherwise_are_equal() -> None:
     written = '{"x": 20.0, "y": [1e2, -0.0, 0.5, 1e400]}'
     again = calling('{"x":20,"y":[100,0,0.5,1e999]}')

@@ -122,6 +122,15 @@ def test_what_the_model_said_is_never_told_as_anybody_elses_words(role: str, str
     assert turn.chain == chain(KEY, [asked, {**said, "role": "assistant"}])[1]
 
 
+def test_a_thought_in_an_answers_text_is_no_part_of_the_turn() -> None:
+    thought = "<think>\nThe user has a boat.\n</think>\n\n"
+    asked = {"role": "user", "content": f"{thought}What is that?"}
+    user, answer = turns_of(asked, answer={"role": "assistant", "content": f"{thought}A tag."})
+    assert (user.content, answer.content) == (asked["content"], "A tag.")
+    sent_again = turns_of(asked, {"role": "assistant", "content": "A tag."})[1]
+    assert answer.chain == sent_again.chain
+
+
 def test_arguments_lose_their_secrets_and_keep_their_form() -> None:
     given_ = {
         "password": "hunter2-Xk99z",

@@ -2,8 +2,8 @@
 
 Tool calls with their arguments, attachments by digest or address, a refusal, binary data that stood in the text. Bytes
 are never kept: an artifact is referred to by the SHA-256 of its bytes. Every text passes redaction here. Thoughts
-(`reasoning`, `thinking`) are left out: they are in the sealed exchange only. Pure; refuses nothing, at most PARTS_MAX
-parts of a message are told.
+(`reasoning`, `thinking`, the `<think>` that an answer opens with) are left out: they are in the sealed exchange only.
+Pure; refuses nothing, at most PARTS_MAX parts of a message are told.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from urllib.parse import unquote_to_bytes, urlsplit, urlunsplit
 
 from memory.chain import message_text
 from policies.redaction import Redacted
-from policies.text import storable, storable_json
+from policies.text import storable, storable_json, without_thought
 
 PARTS_MAX: Final = 64
 BINARY_CHARS_MIN: Final = 1_024
@@ -74,8 +74,9 @@ def typed(message: Mapping[str, Any], redactor: Redacts) -> Typed:
 
 
 def said_in(message: Mapping[str, Any]) -> str:
-    """The text of a message as it goes to redaction."""
-    return storable(message_text(message))
+    """The text of a message as it goes to redaction, without what the model thought before it."""
+    text = storable(message_text(message))
+    return without_thought(text) if message.get("role") == "assistant" else text
 
 
 def cut_binaries(text: str) -> tuple[str, list[Part]]:

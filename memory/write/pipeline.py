@@ -534,9 +534,13 @@ def _side_by_side(chunk: ImportChunk, fresh: Sequence[ImportLine], label: str, l
     """What stands beside what in a session: as it will be stored, behind its last turns, and as it was sent, where that
     is something else, since lines stand between that are known already.
     """
-    stored = [*last, *(said_in({"content": line.content}) for line in fresh if line.session_label == label)]
-    sent = [said_in({"content": line.content}) for line in chunk.lines if line.session_label == label]
+    stored = [*last, *(_said_in(line) for line in fresh if line.session_label == label)]
+    sent = [_said_in(line) for line in chunk.lines if line.session_label == label]
     return [stored] if stored[len(last) :] == sent else [stored, sent]
+
+
+def _said_in(line: ImportLine) -> str:
+    return said_in({"role": line.role, "content": line.content})
 
 
 def _is_broken_off(turn: Turn, captured: Captured) -> bool:

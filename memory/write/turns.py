@@ -155,7 +155,7 @@ def turn_of_line(
     languages: LanguageDetector,
 ) -> Turn:
     """The clean turn of one import line."""
-    said = typed({"content": line.content, "tool_calls": line.tool_calls}, redactor)
+    said = typed({"role": line.role, "content": line.content, "tool_calls": line.tool_calls}, redactor)
     origin: Origin = "import"
     return Turn(
         event_id=derived_id(chunk.exchange_id, "line", line.line),
