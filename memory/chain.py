@@ -226,8 +226,8 @@ def _tool_call(call: object) -> bytes:
 
 
 def _arguments(arguments: object) -> bytes:
-    if arguments is None:
-        return b""
+    if arguments is None or arguments == "":  # of a call without any, which clients send again as an object
+        return b"{}"
     text = arguments if isinstance(arguments, str) else _stable_dump(arguments).decode()
     try:
         return _stable_dump(_ARGUMENTS.decode(text))

@@ -115,6 +115,18 @@ def picture(url: str, kind: str = "image_url") -> dict[str, object]:
     return user([{"type": kind, kind: {"url": url, "detail": "low"}}])
 
 
+def test_a_call_without_arguments_is_the_same_however_that_is_written() -> None:
+    streamed = [
+        chunk({"tool_calls": [{"index": 0, "id": "c1", "type": "function", "function": {"name": "f"}}]}),
+        chunk({"tool_calls": [{"index": 0, "function": {"arguments": ""}}]}),
+    ]
+    raw = b"".join(b"data: " + json.dumps(piece).encode() + b"\n\n" for piece in streamed)
+    answer = assemble_stream(raw + b"data: [DONE]\n\n").choices[0].as_message()
+    nothing: list[object] = ["", None, "{}", "{ }", {}]
+    assert all(same(answer, calling(arguments)) for arguments in nothing)
+    assert not any(same(answer, calling(arguments)) for arguments in ("[]", "null", '{"a": 1}', " x"))
+
+
 @pytest.mark.parametrize("name", ["think", "thinking", "reasoning"])
 def test_an_answer_is_the_same_with_and_without_the_thought_it_opens_with(name: str) -> None:
     answer = {"role": "assistant", "content": f"\n<{name}>Bees? Yes.</{name}>\n\nWax is made by bees."}
