@@ -88,7 +88,7 @@ class Outcome:
         """What the answer says, in any of its parts."""
         if self.answer is None:
             return []
-        said = [text for choice in self.answer.choices for text in (choice.content, choice.reasoning) if text]
+        said = [text for choice in self.answer.choices for text in (choice.content, choice.thought) if text]
         return [*said, *(call.arguments for choice in self.answer.choices for call in choice.tool_calls)]
 
     def answer_record(self) -> dict[str, Any]:
@@ -100,7 +100,7 @@ class Outcome:
             {
                 "index": place,
                 "message": {**choice.as_message(), **({"refusal": choice.refusal} if choice.refusal else {})},
-                "reasoning": choice.reasoning,
+                "reasoning": choice.thought,
                 "finish_reason": choice.finish_reason,
             }
             for place, choice in enumerate(self.answer.choices)

@@ -222,7 +222,7 @@ def tokens_used(sent_bytes: int, answer: Answer | None) -> int:
     total = answer.usage.get("total_tokens") if answer.usage else None
     if isinstance(total, int) and not isinstance(total, bool) and 0 < total <= TOKENS_TOLD_MAX:
         return total
-    said = sum(len(text) for one in answer.choices for text in (one.content, one.reasoning) if text)
+    said = sum(len(text) for one in answer.choices for text in (one.content, one.thought) if text)
     said += sum(len(call.arguments) for one in answer.choices for call in one.tool_calls)
     return (sent_bytes + said) // BYTES_PER_TOKEN
 

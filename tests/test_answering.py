@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -18,7 +19,9 @@ from memory.telemetry import Metrics
 from proxy import answering as module
 from proxy.answering import Answering, InBackground, Outcome
 from proxy.app import Handler, guarded
+from proxy.limits import BYTES_PER_TOKEN, tokens_used
 from proxy.relay import Upstream
+from proxy.wire.answer import assemble_stream, parse_body
 
 HEAD = b"HTTP/1.1 400 Bad Request\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
 
@@ -338,3 +341,15 @@ async def test_an_upstream_that_dies_behind_its_final_event_cuts_the_client(monk
         said = await all_of(reader)
     assert DONE in said and not said.endswith(b"0\r\n\r\n")
     assert [one.status for one in outcomes] == ["complete"]
+
+
+@pytest.mark.parametrize("name", ["reasoning", "reasoning_content"])
+@pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
+def test_what_a_model_thought_is_kept_watched_and_counted_under_either_name(name: str, streamed: bool) -> None:
+    said = {"role": "assistant", name: "a thought of forty letters " * 2, "content": "Yes."}
+    body = json.dumps({"choices": [{"index": 0, "delta" if streamed else "message": said, "finish_reason": "stop"}]})
+    answer = assemble_stream(f"data: {body}\n\ndata: [DONE]\n\n".encode()) if streamed else parse_body(body.encode())
+    outcome = Outcome(web.Response(), 200, answer=answer)
+    assert outcome.answer_record()["choices"][0]["reasoning"] == said[name]
+    assert outcome.texts() == ["Yes.", said[name]]
+    assert tokens_used(0, answer) == (len(said[name]) + len("Yes.")) // BYTES_PER_TOKEN

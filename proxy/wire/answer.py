@@ -60,6 +60,11 @@ class Choice:
     finish_reason: str | None
     extra: Mapping[str, object] = field(repr=False)
 
+    @property
+    def thought(self) -> str | None:
+        """What the model thought before it answered; older versions of vLLM call it `reasoning_content`."""
+        return self.reasoning if self.reasoning is not None else _string(self.extra.get("reasoning_content"))
+
     def as_message(self) -> dict[str, object]:
         """The message a client would put into its history: what the conversation chain is computed from.
 
