@@ -304,7 +304,7 @@ def _as_of(value: str | None, now: datetime) -> datetime | None:
 def _budget(value: str | None) -> int | None:
     if value is None:
         return None
-    if not (value.isascii() and value.isdigit()) or len(value) > 9:
+    if not (value.isascii() and value.isdigit()):
         raise MemoryInvalid("budget must be a whole number of tokens, 0 or more", param="X-Memory-Budget")
     return int(value)
 

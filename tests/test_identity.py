@@ -185,7 +185,7 @@ def test_unknown_mode_is_refused(mode: str) -> None:
     assert refused(MemoryInvalid, headers={"X-Memory-Mode": mode}) == "X-Memory-Mode"
 
 
-@pytest.mark.parametrize("budget", ["-1", "1.5", "1e3", "%D9%A3", "+1", "0x10", "1_000", "9" * 10])
+@pytest.mark.parametrize("budget", ["-1", "1.5", "1e3", "%D9%A3", "+1", "0x10", "1_000"])
 def test_budget_that_is_no_whole_number_is_refused(budget: str) -> None:
     assert refused(MemoryInvalid, headers={"X-Memory-Budget": budget}) == "X-Memory-Budget"
 
@@ -194,6 +194,11 @@ def test_budget_is_taken_from_both_places() -> None:
     assert (asked({"X-Memory-Budget": "0"}).budget, asked(memory={"budget": 250}).budget) == (0, 250)
     assert asked({"X-Memory-Budget": "9" * 9}).budget == 999_999_999
     assert refused(MemoryInvalid, memory={"budget": -1}) is not None
+
+
+def test_budget_larger_than_any_prompt_is_a_whole_number_too() -> None:
+    for value in (2**31, 2**63, 10**40):
+        assert asked({"X-Memory-Budget": str(value)}).budget == asked(memory={"budget": value}).budget == value
 
 
 ODD_MOMENTS = [
