@@ -198,6 +198,14 @@ def test_records_of_an_export_are_lines_of_their_own(kind: str) -> None:
     assert read_line(RawLine(3, json.dumps(value).encode())) == Record(3, kind, value)
 
 
+def test_a_message_that_only_calls_tools_needs_no_content_as_in_a_chat_completion() -> None:
+    calls = [{"id": "c1", "type": "function", "function": {"name": "weather", "arguments": "{}"}}]
+    for line in (read(role="assistant", content=None, tool_calls=calls), read(role="assistant", tool_calls=calls)):
+        assert (line.content, line.tool_calls) == ("", calls)
+    for calls_none in (b'"tool_calls":[]', b'"tool_calls":null'):
+        assert "content" in refusal_of(b'{"role":"assistant","content":null,' + calls_none + b"}")
+
+
 def test_missing_sessions_are_one_and_missing_times_are_those_of_the_line_before() -> None:
     defaults = Defaults("new", NOW)
     first = defaults.line(read(role="user", content="a"))

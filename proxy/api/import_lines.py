@@ -270,6 +270,8 @@ def _session(value: dict[str, Any]) -> str | None:
 
 def _content(value: dict[str, Any]) -> str:
     content = value.get("content")
+    if content is None and _calls(value.get("tool_calls")):  # a message that only calls tools
+        return ""
     if isinstance(content, str):
         return content
     if not isinstance(content, list):

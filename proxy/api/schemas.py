@@ -497,7 +497,11 @@ class ImportLineAsked(BaseModel):
     """One past turn, one line. Other members are passed over; they count towards the line's identity."""
 
     role: Literal["user", "assistant", "system", "tool"]
-    content: str | list[str | dict[str, Any]] = Field(description="Text, or parts, joined by a line feed.")
+    content: str | list[str | dict[str, Any]] | None = Field(
+        default=None, description="Text, or parts, joined by a line feed; only beside tool_calls it may be missing."
+    )
+    tool_calls: list[Any] | None = Field(default=None, description="As in a chat completion.")
+    tool_call_id: str | None = Field(default=None, max_length=256, description="As in a chat completion.")
     session: str | None = Field(default=None, description="Without it: one new session for the call.")
     name: str | None = Field(default=None, max_length=256)
     occurred_at: Moment | None = Field(default=None, description="Without it: that of the line before, else now.")
