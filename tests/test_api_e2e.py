@@ -374,24 +374,46 @@ def test_what_is_past_its_time_is_not_there_for_any_call(api: Api) -> None:
     assert api.call("DELETE", path).status == 404
 
 
+def walked(api: Api, path: str, **query: str) -> list[str]:
+    """The ids of a whole list, page by page."""
+    found: list[str] = []
+    query |= {"limit": "3"}
+    while True:
+        page = api.get(path, **query).json
+        found += [row["id"] for row in page["data"]]
+        if page["next_cursor"] is None:
+            return found
+        query["cursor"] = page["next_cursor"]
+
+
 def test_lists_are_walked_once_in_either_order(api: Api) -> None:
     api.take_in(*({"role": "user", "content": f"fact {n}", "session": f"s{n}"} for n in range(7)))
     for path in ("/memory/v1/memories", "/memory/v1/sessions"):
-        walks = {}
-        for order in ("asc", "desc"):
-            walked: list[str] = []
-            query = {"limit": "3", "order": order}
-            while True:
-                page = api.get(path, **query).json
-                walked += [row["id"] for row in page["data"]]
-                if page["next_cursor"] is None:
-                    break
-                query["cursor"] = page["next_cursor"]
-            walks[order] = walked
-        assert len(set(walks["asc"])) == 7
-        assert walks["desc"] == walks["asc"][::-1]
+        oldest_first = walked(api, path, order="asc")
+        assert len(set(oldest_first)) == 7
+        assert walked(api, path, order="desc") == oldest_first[::-1]
     assert len(api.get("/memory/v1/memories", session="s3", kind="episodic").json["data"]) == 1
     assert api.get("/memory/v1/memories", session="nobody").json["data"] == []
+
+
+def test_lists_of_what_somebody_wrote_are_walked_once_in_either_order(api: Api) -> None:
+    file = b'--x\r\nContent-Disposition: form-data; name="file"; filename="a%d"\r\n\r\nbytes %d\r\n--x--\r\n'
+    made: dict[str, list[str]] = {"tasks": [], "entities": [], "artifacts": []}
+    for n in range(4):
+        task = api.call("POST", "/memory/v1/tasks", {"tasks": [{"title": f"Paint {n}"}]})
+        made["tasks"].append(task.json["data"][0]["id"])
+        named = {"name": "Ada", "type": ("person", "place", "host", "event")[n]}
+        made["entities"].append(api.call("POST", "/memory/v1/entities", named).json["id"])
+        head = {"Content_Type": "multipart/form-data; boundary=x"}
+        made["artifacts"].append(api.call("POST", "/memory/v1/artifacts", file % (n, n), **head).json["id"])
+    lists: list[tuple[str, dict[str, str], list[str]]] = [(what, {}, ids) for what, ids in made.items()] + [
+        ("entities", {"name": "ada"}, made["entities"])
+    ]
+    for what, query, ids in lists:
+        assert walked(api, f"/memory/v1/{what}", order="asc", **query) == ids
+        assert walked(api, f"/memory/v1/{what}", **query) == ids[::-1]
+    newest = api.get("/memory/v1/tasks", limit="1").json["next_cursor"]
+    assert api.get("/memory/v1/tasks", cursor=newest, order="asc").error["param"] == "cursor"
 
 
 def test_a_session_is_found_by_any_label(api: Api) -> None:

@@ -23,7 +23,7 @@ from memory.artifact_links import check, link_key, signed
 from memory.artifact_types import is_text, media_type_of
 from memory.artifacts import CARD, About, Artifact, Content, NewArtifact, Owner
 from memory.audit import Note, noted
-from memory.errors import MemoryInvalid, NotFound, ScopeDenied, Unprocessable
+from memory.errors import NotFound, ScopeDenied, Unprocessable
 from memory.ids import new_id
 from memory.master import hkdf
 from memory.model import NewMemory, SessionRef
@@ -124,18 +124,18 @@ class ArtifactCalls:
         return await self._parts.artifacts.store.one(scope, known.artifact_id)
 
     async def list(self, request: web.Request) -> web.Response:
-        """Files, newest first; `session` narrows the list."""
+        """Files by when they were kept; `session` narrows the list."""
         caller = caller_of(request, self._parts.door, _READS)
         given = parameters(request, PARAMETERS | {"session"})
         page = page_of(given, "artifacts")
-        if page.order != "desc":
-            raise MemoryInvalid("artifacts are listed newest first", param="order")
         try:
             session_id = await session_listed(caller, self._parts.records, given)
         except NotFound:
             return said(ArtifactList(data=[], next_cursor=None))
         store = self._parts.artifacts.store
-        found = await store.page(caller.scope, limit=page.limit, cursor=page.cursor, session_id=session_id)
+        found = await store.page(
+            caller.scope, limit=page.limit, cursor=page.cursor, order=page.order, session_id=session_id
+        )
         holder = await holder_for(caller, self._parts.keys)
         seen = readable(holder, found.rows, lambda one: _item(caller, one))
         rows = await self._said(caller, seen)

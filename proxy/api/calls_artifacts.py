@@ -34,7 +34,7 @@ ARTIFACT_CALLS: Final = (
         "listArtifacts",
         "Files that are not deleted, newest first.",
         said.ArtifactList,
-        parameters=("limit", "cursor", "session", "scope"),
+        parameters=("limit", "cursor", "order", "session", "scope"),
         errors=CALLER,
     ),
     Call(

@@ -28,7 +28,7 @@ ENTITY_CALLS: Final = (
         "listEntities",
         "People and things, newest first: learnt of facts, or kept by hand.",
         said.EntityList,
-        parameters=("limit", "cursor", "entity_type", "entity_name", "scope"),
+        parameters=("limit", "cursor", "order", "entity_type", "entity_name", "scope"),
         errors=CALLER,
     ),
     Call(

@@ -27,7 +27,7 @@ TASK_CALLS: Final = (
         "listTasks",
         "Tasks that are not deleted, newest first.",
         said.TaskList,
-        parameters=("limit", "cursor", "task_status", "session", "scope"),
+        parameters=("limit", "cursor", "order", "task_status", "session", "scope"),
         errors=CALLER,
     ),
     Call(

@@ -106,16 +106,14 @@ class EntityCalls:
         return made
 
     async def list(self, request: web.Request) -> web.Response:
-        """People and things, newest first; `type` and `name` narrow the list."""
+        """People and things by when they came; `type` and `name` narrow the list."""
         caller = caller_of(request, self._parts.door, _READS)
         given = parameters(request, PARAMETERS | {"type", "name"})
         page = page_of(given, "entities")
-        if page.order != "desc":
-            raise MemoryInvalid("entities are listed newest first", param="order")
         if not 1 <= len(given.get("name", "x")) <= NAME_CHARS_MAX:
             raise MemoryInvalid(f"a name has 1 to {NAME_CHARS_MAX} characters", param="name")
         types, holder, store = _types(given.get("type")), await self._holder(caller), self._parts.entities
-        asked: dict[str, Any] = {"limit": page.limit, "cursor": page.cursor, "types": types}
+        asked: dict[str, Any] = {"limit": page.limit, "cursor": page.cursor, "order": page.order, "types": types}
         if "name" in given:
             name = caller.credential.hide(storable(given["name"]))
             found = await store.named(caller.scope, name, **asked)

@@ -12,6 +12,7 @@ from memory.artifacts import Artifact, Blobs, NewArtifact
 from memory.audit import Note
 from memory.model import NewMemory, Scope, ScopeId, SessionRef
 from memory.stored import Page
+from proxy.api.paging import Order
 
 
 class KeepsArtifacts(Protocol):
@@ -55,9 +56,15 @@ class KeepsArtifacts(Protocol):
         """One file of a scope by its number. Raises NotFound."""
 
     async def page(
-        self, scope: Scope, *, limit: int, cursor: str | None, session_id: UUID | None = None
+        self,
+        scope: Scope,
+        *,
+        limit: int,
+        cursor: str | None,
+        order: Order = "desc",
+        session_id: UUID | None = None,
     ) -> Page[Artifact]:
-        """Files, newest first. Raises MemoryInvalid."""
+        """Files by when they were kept. Raises MemoryInvalid."""
 
 
 class Captions(Protocol):

@@ -13,6 +13,7 @@ from memory.model import Scope
 from memory.stored import Page
 from policies.entity import Type
 from policies.labels import Sensitivity
+from proxy.api.paging import Order
 
 
 class KeepsEntities(Protocol):
@@ -110,12 +111,21 @@ class KeepsEntities(Protocol):
         """Those that are there."""
 
     async def named(
-        self, scope: Scope, name: str, *, limit: int, cursor: str | None, types: Sequence[Type]
+        self,
+        scope: Scope,
+        name: str,
+        *,
+        limit: int,
+        cursor: str | None,
+        types: Sequence[Type],
+        order: Order = "desc",
     ) -> Page[Entity]:
-        """Those of these types that have this name, newest first. Raises MemoryInvalid."""
+        """Those of these types that have this name. Raises MemoryInvalid."""
 
-    async def page(self, scope: Scope, *, limit: int, cursor: str | None, types: Sequence[Type]) -> Page[Entity]:
-        """Those of these types, newest first. Raises MemoryInvalid."""
+    async def page(
+        self, scope: Scope, *, limit: int, cursor: str | None, types: Sequence[Type], order: Order = "desc"
+    ) -> Page[Entity]:
+        """Those of these types by when they came. Raises MemoryInvalid."""
 
     async def history(self, scope: Scope, entity_id: UUID) -> list[Step]:
         """How one became what it is. Raises NotFound."""

@@ -12,6 +12,7 @@ from memory.model import Scope, SessionRef
 from memory.stored import Page
 from memory.tasks import CheckpointNamed, NewTask, Task, TaskChange, TaskStep
 from policies.task import STATUSES, Status
+from proxy.api.paging import Order
 
 
 class KeepsTasks(Protocol):
@@ -66,6 +67,7 @@ class KeepsTasks(Protocol):
         *,
         limit: int,
         cursor: str | None = None,
+        order: Order = "desc",
         statuses: Sequence[Status] = STATUSES,
         session_id: UUID | None = None,
     ) -> Page[Task]:

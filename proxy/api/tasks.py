@@ -123,12 +123,10 @@ class TaskCalls:
         return await self.shown(caller, made)
 
     async def list(self, request: web.Request) -> web.Response:
-        """Tasks, newest first; `status` (one, or several with commas, or `open`) and `session` narrow the list."""
+        """Tasks by when they were added; `status` (one, or several with commas, or `open`) and `session` narrow it."""
         caller = caller_of(request, self._parts.door, _READS)
         given = parameters(request, PARAMETERS | {"status", "session"})
         page = page_of(given, "tasks")
-        if page.order != "desc":
-            raise MemoryInvalid("tasks are listed newest first", param="order")
         try:
             session_id = await session_listed(caller, self._parts.records, given)
         except NotFound:
@@ -137,6 +135,7 @@ class TaskCalls:
             caller.scope,
             limit=page.limit,
             cursor=page.cursor,
+            order=page.order,
             statuses=_statuses(given.get("status")),
             session_id=session_id,
         )

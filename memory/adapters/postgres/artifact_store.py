@@ -15,7 +15,7 @@ from uuid import UUID
 
 from memory.adapters.postgres import batch
 from memory.adapters.postgres.audit import AuditLog
-from memory.adapters.postgres.cursors import cursor_of, read_cursor
+from memory.adapters.postgres.cursors import Order, cursor_of, read_cursor
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.outbox import announce
 from memory.adapters.postgres.own_memory import (
@@ -162,14 +162,21 @@ class ArtifactStore:
         return found[0]
 
     async def page(
-        self, scope: Scope, *, limit: int, cursor: str | None, session_id: UUID | None = None
+        self,
+        scope: Scope,
+        *,
+        limit: int,
+        cursor: str | None,
+        order: Order = "desc",
+        session_id: UUID | None = None,
     ) -> Page[Artifact]:
-        """Files, newest first. Raises MemoryInvalid for a bad cursor."""
-        scope_id, at = await self._scopes.find(scope), read_cursor(cursor, "desc")
+        """Files by when they were kept. Raises MemoryInvalid for a bad cursor."""
+        scope_id, at = await self._scopes.find(scope), read_cursor(cursor, order)
         if scope_id is None:
             return Page((), None)
         async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
-            rows = await tx.fetch("artifacts_newest", scope.tenant, scope_id, *at, session_id, limit + 1)
+            name = "artifacts_newest" if order == "desc" else "artifacts_oldest"
+            rows = await tx.fetch(name, scope.tenant, scope_id, *at, session_id, limit + 1)
             found = await _with_words(tx, scope.tenant, scope_id, rows[:limit])
         last = rows[limit - 1] if len(rows) > limit else None
         return Page(tuple(found), cursor_of(last["created_at"], last["artifact_id"]) if last else None)

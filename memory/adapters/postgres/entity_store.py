@@ -15,7 +15,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from memory.adapters.postgres.audit import AuditLog
-from memory.adapters.postgres.cursors import cursor_of, read_cursor
+from memory.adapters.postgres.cursors import Order, cursor_of, read_cursor
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.entity_learning import ENTITIES_MAX
 from memory.adapters.postgres.entity_words import relationship, standing_of, with_words
@@ -345,10 +345,17 @@ class EntityStore:
             return await _by_id(tx, scope, scope_id, entity_ids)
 
     async def named(
-        self, scope: Scope, name: str, *, limit: int, cursor: str | None, types: Sequence[Type]
+        self,
+        scope: Scope,
+        name: str,
+        *,
+        limit: int,
+        cursor: str | None,
+        types: Sequence[Type],
+        order: Order = "desc",
     ) -> Page[Entity]:
-        """Those of these types that have this name, each once, newest first; several where it is that of several."""
-        scope_id, before = await self._scopes.find(scope), read_cursor(cursor, "desc")
+        """Those of these types that have this name, each once; several where it is that of several."""
+        scope_id, at = await self._scopes.find(scope), read_cursor(cursor, order)
         if scope_id is None:
             return Page((), None)
         async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
@@ -356,18 +363,21 @@ class EntityStore:
             named = await tx.fetch("entities_named", scope.tenant, scope_id, prints)
             roots = list({row["root"] for row in named if row["deleted_at"] is None})
             known = await tx.fetch("entities_by_id", scope.tenant, scope_id, roots)
-            behind = [row for row in known if row["type"] in types and _place(row) < before]
-            rows = sorted(behind, key=_place, reverse=True)
+            in_order = sorted((row for row in known if row["type"] in types), key=_place, reverse=order == "desc")
+            rows = [row for row in in_order if (_place(row) < at if order == "desc" else _place(row) > at)]
             found = await with_words(tx, scope, scope_id, rows[:limit])
         return Page(tuple(found), cursor_of(*_place(rows[limit - 1])) if len(rows) > limit else None)
 
-    async def page(self, scope: Scope, *, limit: int, cursor: str | None, types: Sequence[Type]) -> Page[Entity]:
-        """Those of these types, newest first; merged ones are with the one they are merged into."""
-        scope_id, at = await self._scopes.find(scope), read_cursor(cursor, "desc")
+    async def page(
+        self, scope: Scope, *, limit: int, cursor: str | None, types: Sequence[Type], order: Order = "desc"
+    ) -> Page[Entity]:
+        """Those of these types by when they came; merged ones are with the one they are merged into."""
+        scope_id, at = await self._scopes.find(scope), read_cursor(cursor, order)
         if scope_id is None:
             return Page((), None)
         async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
-            rows = await tx.fetch("entities_newest", scope.tenant, scope_id, *at, list(types), limit + 1)
+            query = "entities_newest" if order == "desc" else "entities_oldest"
+            rows = await tx.fetch(query, scope.tenant, scope_id, *at, list(types), limit + 1)
             found = await with_words(tx, scope, scope_id, rows[:limit])
         last = rows[limit - 1] if len(rows) > limit else None
         return Page(tuple(found), cursor_of(last["created_at"], last["entity_id"]) if last else None)

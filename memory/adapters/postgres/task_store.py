@@ -15,7 +15,7 @@ from uuid import UUID
 
 from memory.adapters.postgres import batch
 from memory.adapters.postgres.audit import AuditLog
-from memory.adapters.postgres.cursors import cursor_of, read_cursor
+from memory.adapters.postgres.cursors import Order, cursor_of, read_cursor
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.outbox import announce
 from memory.adapters.postgres.own_memory import (
@@ -211,16 +211,18 @@ class TaskStore:
         *,
         limit: int,
         cursor: str | None = None,
+        order: Order = "desc",
         statuses: Sequence[Status] = STATUSES,
         session_id: UUID | None = None,
     ) -> Page[Task]:
-        """Tasks, newest first. Raises MemoryInvalid for a bad cursor."""
-        scope_id, at = await self._scopes.find(scope), read_cursor(cursor, "desc")
+        """Tasks by when they were added. Raises MemoryInvalid for a bad cursor."""
+        scope_id, at = await self._scopes.find(scope), read_cursor(cursor, order)
         if scope_id is None:
             return Page((), None)
         async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
             asked = (*at, list(statuses), session_id, limit + 1)
-            rows = await tx.fetch("tasks_newest", scope.tenant, scope_id, *asked)
+            name = "tasks_newest" if order == "desc" else "tasks_oldest"
+            rows = await tx.fetch(name, scope.tenant, scope_id, *asked)
             found = await _with_words(tx, scope, scope_id, rows[:limit])
         last = rows[limit - 1] if len(rows) > limit else None
         return Page(tuple(found), cursor_of(last["created_at"], last["task_id"]) if last else None)

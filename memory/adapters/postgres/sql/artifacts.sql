@@ -64,6 +64,19 @@ WHERE tenant_id = $1 AND scope_id = $2 AND (created_at, artifact_id) < ($3, $4) 
 ORDER BY created_at DESC, artifact_id DESC
 LIMIT $6;
 
+-- name: artifacts_oldest
+-- The same, oldest first.
+-- $1 tenant uuid, $2 scope_id int8, $3 after timestamptz, $4 after_id uuid, $5 session_id uuid, $6 limit int8
+-- Uses: artifacts_recent. Rows: artifact_id, version, subject_id, session_id, memory_id, blob, bytes, media_type, width,
+-- height, created_at, changed_at.
+SELECT artifact_id, version, subject_id, session_id, memory_id, blob, bytes, media_type, width, height, created_at,
+       changed_at
+FROM artifacts
+WHERE tenant_id = $1 AND scope_id = $2 AND (created_at, artifact_id) > ($3, $4) AND deleted_at IS NULL
+  AND ($5::uuid IS NULL OR session_id = $5)
+ORDER BY created_at, artifact_id
+LIMIT $6;
+
 -- name: change_artifact
 -- Its next version.
 -- $1 tenant uuid, $2 artifact_id uuid, $3 version int4, $4 now timestamptz

@@ -76,6 +76,17 @@ WHERE tenant_id = $1 AND scope_id = $2 AND (created_at, entity_id) < ($3, $4) AN
 ORDER BY created_at DESC, entity_id DESC
 LIMIT $6;
 
+-- name: entities_oldest
+-- The same, oldest first.
+-- $1 tenant uuid, $2 scope_id int8, $3 after timestamptz, $4 after_id uuid, $5 types text[], $6 limit int8
+-- Uses: entities_recent. Rows: entity_id, version, type, card_id, merged_into, created_at, changed_at.
+SELECT entity_id, version, type, card_id, merged_into, created_at, changed_at
+FROM entities
+WHERE tenant_id = $1 AND scope_id = $2 AND (created_at, entity_id) > ($3, $4) AND deleted_at IS NULL
+  AND merged_into IS NULL AND type = ANY ($5)
+ORDER BY created_at, entity_id
+LIMIT $6;
+
 -- name: count_entities
 -- How many a scope has that are not deleted, at most so many.
 -- $1 tenant uuid, $2 scope_id int8, $3 limit int8

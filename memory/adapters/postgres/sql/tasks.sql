@@ -59,6 +59,22 @@ WHERE t.tenant_id = $1 AND t.scope_id = $2 AND (t.created_at, t.task_id) < ($3, 
 ORDER BY t.created_at DESC, t.task_id DESC
 LIMIT $7;
 
+-- name: tasks_oldest
+-- The same, oldest first.
+-- $1 tenant uuid, $2 scope_id int8, $3 after timestamptz, $4 after_id uuid, $5 statuses text[], $6 session_id uuid,
+-- $7 limit int8
+-- Uses: tasks_recent, checkpoints_pkey. Rows: task_id, version, status, memory_id, session_id, created_at, changed_at,
+-- checkpoint_id, checkpoint_name, checkpoint_session.
+SELECT t.task_id, t.version, t.status, t.memory_id, t.session_id, t.created_at, t.changed_at, c.checkpoint_id,
+       c.name AS checkpoint_name, c.session_id AS checkpoint_session
+FROM tasks t
+LEFT JOIN checkpoints c ON c.tenant_id = $1 AND c.scope_id = $2 AND c.checkpoint_id = t.checkpoint_id
+    AND c.deleted_at IS NULL
+WHERE t.tenant_id = $1 AND t.scope_id = $2 AND (t.created_at, t.task_id) > ($3, $4) AND t.deleted_at IS NULL
+  AND t.status = ANY ($5) AND ($6::uuid IS NULL OR t.session_id = $6)
+ORDER BY t.created_at, t.task_id
+LIMIT $7;
+
 -- name: checkpoints_to_name
 -- The checkpoints of a scope with these names that are not deleted.
 -- $1 tenant uuid, $2 scope_id int8, $3 names text[]
