@@ -416,6 +416,15 @@ def test_lists_of_what_somebody_wrote_are_walked_once_in_either_order(api: Api) 
     assert api.get("/memory/v1/tasks", cursor=newest, order="asc").error["param"] == "cursor"
 
 
+def test_a_cursor_leads_on_in_the_conversation_that_it_was_given_for_alone(api: Api) -> None:
+    api.take_in(*({"role": "user", "content": f"{label} {n}", "session": label} for label in "ab" for n in range(3)))
+    first = api.get("/memory/v1/sessions/a", limit="2").json
+    rest = api.get("/memory/v1/sessions/a", cursor=first["next_cursor"]).json
+    assert [turn["content"] for turn in first["turns"] + rest["turns"]] == ["a 0", "a 1", "a 2"]
+    refused = api.get("/memory/v1/sessions/b", cursor=first["next_cursor"])
+    assert (refused.status, refused.error["param"]) == (400, "cursor")
+
+
 def test_a_session_is_found_by_any_label(api: Api) -> None:
     for label in ("a/b", "ünï {x}", "%41", "…?&#"):
         api.take_in({"role": "user", "content": f"in {label}", "session": label})

@@ -61,10 +61,11 @@ class Sessions:
         """One conversation: its turns in order, a page at a time, its summary and its working context."""
         caller = caller_of(request, self._parts.door, "memory:read:own")
         label = _label_in(request, caller)
-        page = page_of(parameters(request, _PAGE_OF_ONE), "turns", default="asc", limit=TURNS_DEFAULT)
-        after = _seq(page.cursor)
+        given = parameters(request, _PAGE_OF_ONE)
         records = self._parts.records
         session = await records.session(caller.scope, label)
+        page = page_of(given, f"turns of {session.session_id}", default="asc", limit=TURNS_DEFAULT)
+        after = _seq(page.cursor)
         holder = await holder_for(caller, self._parts.keys)
         require_readable(holder, _item(caller.scope, session), "session")
         turns = await records.session_turns(caller.scope, session.session_id, limit=page.limit, after_seq=after)
