@@ -219,10 +219,10 @@ def _to_review(given: Mapping[str, str]) -> bool:
 
 def version_in(request: web.Request) -> int | None:
     """The version in If-Match, None without one. Raises MemoryInvalid."""
-    raw = request.headers.get("If-Match")
-    if raw is None:
+    raw = request.headers.getall("If-Match", [])
+    if not raw:
         return None
-    digits = raw.strip().removeprefix("W/").strip('"')
+    digits = ", ".join(raw).strip().removeprefix("W/").strip('"')
     if not (digits.isascii() and digits.isdigit() and 1 <= len(digits) <= 9):
         raise MemoryInvalid("If-Match must be the version of the memory, like 3", param="If-Match")
     return int(digits)
