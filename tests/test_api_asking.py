@@ -8,13 +8,16 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from aiohttp.test_utils import make_mocked_request
 from hypothesis import given
 from hypothesis import strategies as st
+from multidict import CIMultiDict
 
 from memory.errors import MemoryInvalid, Unprocessable
 from memory.ids import new_id
 from proxy.api.asking import json_object, to_rfc3339, validated
 from proxy.api.documents import _ordinal
+from proxy.api.memories import version_in
 from proxy.api.paging import page_of
 from proxy.api.retrievals import is_young
 from proxy.api.schemas import MemoryPatch, SearchAsked
@@ -108,6 +111,20 @@ def test_a_member_that_does_not_fit_is_named(body: dict[str, Any], param: str, s
         validated(SearchAsked, body)
     assert refused.value.param == param
     assert said in refused.value.message
+
+
+def test_the_members_of_a_call_are_told_for_an_unknown_one_and_not_for_one_of_a_part_of_it() -> None:
+    with pytest.raises(Unprocessable, match="limit is not a member of this call; known: as_of, explain, filters"):
+        validated(SearchAsked, {"query": "x", "limit": 3})
+    with pytest.raises(Unprocessable, match=r"filters\.role is not a member of this call$"):
+        validated(SearchAsked, {"query": "x", "filters": {"role": "user"}})
+
+
+@pytest.mark.parametrize("said", [["2", "7"], ["2", "2"], ["2", ""], ['"2", "7"']])
+def test_a_change_is_made_from_one_version(said: list[str]) -> None:
+    head = CIMultiDict(("If-Match", value) for value in said)
+    with pytest.raises(MemoryInvalid, match="If-Match"):
+        version_in(make_mocked_request("PATCH", "/", headers=head))
 
 
 @pytest.mark.parametrize("member", ["content", "pinned", "importance", "sensitivity", "attributes"])

@@ -249,7 +249,8 @@ def validated(model: type[M], value: dict[str, Any]) -> M:
         member = ".".join(str(part) for part in first["loc"]) or "body"
         if first["type"] == "extra_forbidden":
             known = ", ".join(sorted(field.alias or name for name, field in model.model_fields.items()))
-            raise Unprocessable(f"{member} is not a member of this call; known: {known}", param=member) from None
+            said = f"; known: {known}" if len(first["loc"]) == 1 else ""  # those of the call, not of a part of it
+            raise Unprocessable(f"{member} is not a member of this call{said}", param=member) from None
         raise Unprocessable(f"{member}: {first['msg']}", param=member) from None
 
 
