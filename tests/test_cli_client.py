@@ -207,6 +207,15 @@ def test_an_odd_id_is_the_services_to_refuse(words: tuple[str, ...], path: bytes
     assert asked[0].split(b" ")[1] == path
 
 
+@pytest.mark.parametrize("name", ["user", "project", "agent"])
+def test_an_empty_name_is_the_services_to_refuse(name: str) -> None:
+    """As a variable that is not set leaves it: that is nobody's memory, and not that of `default`."""
+    asked: list[bytes] = []
+    with answering(b"HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n", asked) as url:
+        assert main(["search", "boat", f"--{name}", "", "--url", url]) == 1
+    assert b"\r\nX-Memory-%s: \r\n" % name.capitalize().encode() in asked[0]
+
+
 def test_a_file_whose_name_is_not_utf_8_is_sent(tmp_path: Path) -> None:
     for name in (b"caf\xe8.txt", b"caf\xe9.txt"):
         file = Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name))

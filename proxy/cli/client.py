@@ -44,7 +44,7 @@ def scope_headers(options: argparse.Namespace) -> dict[str, str]:
     headers = {
         f"X-Memory-{name.capitalize()}": quoted(value)
         for name in ("user", "project", "agent")
-        if (value := getattr(options, name))
+        if (value := getattr(options, name)) is not None
     }
     if options.key:
         if _KEY.fullmatch(options.key) is None:
