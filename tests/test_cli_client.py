@@ -10,7 +10,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from itertools import chain, repeat
@@ -19,7 +19,9 @@ from typing import Any
 
 import pytest
 
+from memory.__main__ import _parser
 from proxy.__main__ import main
+from proxy.cli import forget, redact, reembed
 from proxy.cli.verbs import key_value
 
 NDJSON = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n"
@@ -382,3 +384,37 @@ def test_what_is_remembered_does_not_steer_the_terminal(
     shown = capsys.readouterr().out
     assert "one \ufffd]0;owned\ufffd \ufffd2J two" in shown
     assert not {"\x1b", "\x07", "\x9b"} & set(shown)
+
+
+@pytest.mark.parametrize(
+    ("words", "read"),
+    [
+        (("forget", "--user=-ada", "--scrub", "--yes"), ("value", "-ada")),
+        (("forget", "--session=s", "--as-user=--x", "--scrub", "--yes"), ("as_user", "--x")),
+        (("forget", "--session=s", "--as-agent=a", "--scrub", "--yes"), ("tenant", "default")),
+        (("redact", "--reveal=-t"), ("token", "-t")),
+        (("reembed", "--to=-m"), ("to", "-m")),
+    ],
+)
+def test_a_name_that_begins_like_an_option_reaches_the_command_beside(
+    words: tuple[str, ...], read: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Sequence[str]] = []
+
+    def run(_: object, words: Sequence[str]) -> int:
+        told.append(words)
+        return 0
+
+    for module in (forget, redact, reembed):
+        monkeypatch.setattr(module, "run_beside", run)
+    assert main([*words]) == 0
+    assert getattr(_parser().parse_args(told[0]), read[0]) == read[1]
+
+
+@pytest.mark.parametrize("option", ["--tenant", "--as-user", "--as-project", "--as-agent"])
+def test_an_empty_name_scrubs_nobody_elses(
+    option: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(forget, "run_beside", lambda *_: pytest.fail("it was begun"))
+    assert main(["forget", "--session", "s", option, "", "--scrub", "--yes"]) == 1
+    assert capsys.readouterr().err == f"memory-proxy: {option} is empty\n"

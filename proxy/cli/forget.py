@@ -85,10 +85,16 @@ def _scrub(options: argparse.Namespace, kind: str, value: str) -> int:
         raise CallFailed("--scrub takes no --query: rehearse that with --dry-run, then scrub the memories it names")
     if kind == "memory" and not _is_id(value):
         raise CallFailed(f"{value!r} is no id of a memory; `memory-proxy memories` lists them")
-    words = ["forget", "--tenant", options.tenant or "default", "--kind", kind, "--value", value]
-    for name in ("as_user", "as_project", "as_agent"):
-        words += [f"--{name.replace('_', '-')}", getattr(options, name) or "default"]
-    return run_beside(options, words)
+    whose = {name: getattr(options, name.replace("-", "_")) for name in ("tenant", "as-user", "as-project", "as-agent")}
+    scope = [f"--{name}={_named(name, given)}" for name, given in whose.items()]
+    return run_beside(options, ["forget", f"--kind={kind}", f"--value={_named(kind, value)}", *scope])
+
+
+def _named(option: str, value: str | None) -> str:
+    """What was named. An empty one, as a variable that is not set leaves it, is not the default: that is another's."""
+    if value == "":
+        raise CallFailed(f"--{option.removesuffix('_id')} is empty")
+    return "default" if value is None else value
 
 
 def _is_id(value: str) -> bool:

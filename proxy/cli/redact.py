@@ -21,7 +21,7 @@ TEACHES = """\
 def run_redact(options: argparse.Namespace) -> int:
     """Rehearse a sweep, do it, or show what stands behind a token."""
     if options.reveal is not None:
-        return run_beside(options, ("redact", "--mode", "reveal", "--token", options.reveal))
+        return run_beside(options, ("redact", "--mode", "reveal", f"--token={options.reveal}"))
     if not options.scan:
         sys.stderr.write("memory-proxy: say --scan, or --reveal TOKEN\n")
         return 1

@@ -28,5 +28,5 @@ def run_reembed(options: argparse.Namespace) -> int:
         return 1
     words = ["reembed", "--mode", mode, "--rest", str(options.rest), *(("--json",) if options.json else ())]
     if mode == "fill":
-        words += ["--to", options.to, *(("--directory", str(options.directory)) if options.directory else ())]
+        words += [f"--to={options.to}", *((f"--directory={options.directory}",) if options.directory else ())]
     return run_beside(options, words)
