@@ -120,6 +120,19 @@ def test_a_file_that_stands_is_kept_until_the_new_one_is_whole(
     assert kept.stat().st_mode & 0o777 == 0o600
 
 
+@pytest.mark.parametrize("command", ["export", "import"])
+def test_a_page_of_another_server_is_no_export_and_no_import(
+    command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept = tmp_path / "kept"
+    kept.write_bytes(LINE)
+    page = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\nContent-Length: 6\r\n\r\n<html>"
+    with answering(page) as url:
+        assert main([command, str(kept), "--url", url]) == 1
+    assert kept.read_bytes() == LINE
+    assert capsys.readouterr().err == f"memory-proxy: {url} did not answer as a memory-proxy does; is it one? (--url)\n"
+
+
 def test_an_export_goes_into_a_pipe(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

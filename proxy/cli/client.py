@@ -19,6 +19,7 @@ from urllib.parse import quote, urlencode, urlsplit
 KEY_VARIABLE: Final = "MEMORY_PROXY_KEY"
 _KEY: Final = re.compile(r"[!-~]+", re.ASCII)
 _PIECE_BYTES: Final = 65_536
+_NDJSON: Final = "application/x-ndjson"
 _ITSELF: Final = re.compile(r"https?://(127\.[\d.]+|localhost|\[::1\])(:\d+)?(/|$)")
 
 
@@ -96,9 +97,11 @@ class Client:
         return self._read(self._open(method, path, json.dumps(body).encode() if body is not None else None, version))
 
     def lines(self, method: str, path: str, body: IO[bytes] | None = None) -> Iterator[bytes]:
-        """An NDJSON answer line by line; `body` is streamed."""
-        rest = b""
-        for piece in self._pieces(self._open(method, path, body)):
+        """An NDJSON answer line by line; `body` is streamed. Raises CallFailed where it is none."""
+        answer, rest = self._open(method, path, body), b""
+        if not answer.headers.get("Content-Type", _NDJSON).startswith(_NDJSON):
+            raise self._stranger()
+        for piece in self._pieces(answer):
             *whole, rest = (rest + piece).split(b"\n")
             yield from (line + b"\n" for line in whole)
         if rest:
@@ -130,7 +133,10 @@ class Client:
         try:
             return json.loads(raw) if raw else None
         except ValueError as fault:
-            raise CallFailed(f"{self._base} did not answer as a memory-proxy does; is it one? (--url)") from fault
+            raise self._stranger() from fault
+
+    def _stranger(self) -> CallFailed:
+        return CallFailed(f"{self._base} did not answer as a memory-proxy does; is it one? (--url)")
 
     def _pieces(self, answer: Any) -> Iterator[bytes]:
         """An answer to its end. http.client takes the end of a connection for that of the answer, in `readline` and
@@ -158,9 +164,7 @@ class Client:
         if version is not None:
             headers["If-Match"] = f'"{version}"'
         if body is not None:
-            headers["Content-Type"] = kind or (
-                "application/json" if isinstance(body, bytes) else "application/x-ndjson"
-            )
+            headers["Content-Type"] = kind or ("application/json" if isinstance(body, bytes) else _NDJSON)
         request = urllib.request.Request(self._base + path, data=body, method=method, headers=headers)  # noqa: S310  checked above
         try:
             return self._opener.open(request)
