@@ -14,7 +14,7 @@ import hmac
 import logging
 import re
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Final, Literal, Protocol
 from uuid import UUID
 
@@ -85,13 +85,16 @@ class Canaries:
         known = {tenant for tenant, _ in await self._tenants.tenants()}
         raised = 0
         while self._waiting:
-            tenant, where, tokens = self._waiting[0]
-            for named, mac in tokens:
-                owner = UUID(named)
-                if owner != tenant and owner in known and await self._is_real(owner, mac):
-                    self._raise_alert(owner, tenant, where)
-                    raised += 1
-            self._waiting.popleft()
+            tenant, where, tokens = found = self._waiting.popleft()  # what is found meanwhile may take its place
+            try:
+                owners = [UUID(named) for named, mac in tokens if await self._is_foreign(tenant, known, named, mac)]
+            except MemoryProxyFault:
+                if len(self._waiting) < WAITING_MAX:
+                    self._waiting.appendleft(found)
+                raise
+            for owner in owners:
+                self._raise_alert(owner, tenant, where)
+            raised += len(owners)
         return raised
 
     async def keep_examining(self, every_s: float = EXAMINE_EVERY_S) -> None:
@@ -113,6 +116,10 @@ class Canaries:
                 break
         if tokens:
             self._waiting.append((tenant, where, tuple(tokens)))
+
+    async def _is_foreign(self, tenant: UUID, known: Collection[UUID], named: str, mac: str) -> bool:
+        owner = UUID(named)
+        return owner != tenant and owner in known and await self._is_real(owner, mac)
 
     async def _is_real(self, owner: UUID, mac: str) -> bool:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Any
 from uuid import UUID
@@ -132,6 +133,44 @@ async def test_a_flood_of_made_up_canaries_is_bounded() -> None:
     assert all(len(tokens) <= TOKENS_MAX for _, _, tokens in canaries._waiting)
     assert await canaries.examine() == 0
     assert known.asked == 1
+
+
+async def test_what_is_found_while_a_full_list_is_examined_costs_the_oldest_and_no_other() -> None:
+    """What is being examined has left the list: else its place would be another's by the time it is done."""
+    known, metrics = Known(), Metrics(CollectorRegistry())
+    asked, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(tenant: UUID) -> bytes:
+        asked.set()
+        await goes_on.wait()
+        return await key_of(tenant)
+
+    canaries = Canaries(slow, known, Journal(known, metrics), metrics)
+    for _ in range(WAITING_MAX):
+        canaries.look(THEIRS, "prompt", CANARY.encode())
+    examining = asyncio.create_task(canaries.examine())
+    await asked.wait()
+    canaries.look(THEIRS, "prompt", CANARY.encode())
+    goes_on.set()
+    assert await examining == WAITING_MAX + 1
+
+
+async def test_an_alert_is_raised_once_where_the_store_goes_in_the_middle() -> None:
+    known, metrics = Known(), Metrics(CollectorRegistry())
+    third, away = UUID(int=3), [True]
+
+    async def keys(tenant: UUID) -> bytes:
+        if tenant == THEIRS and away[0]:
+            raise StoreUnavailable("away")
+        return await key_of(tenant)
+
+    canaries = Canaries(keys, known, Journal(known, metrics), metrics)
+    canaries.look(third, "prompt", f"{CANARY} {token_of(THEIRS.bytes * 2, THEIRS)}".encode())
+    with pytest.raises(StoreUnavailable):
+        await canaries.examine()
+    away[0] = False
+    await canaries.examine()
+    assert seen(metrics) == 2
 
 
 async def test_nothing_is_asked_where_nothing_was_found() -> None:
