@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import signal
 import subprocess
@@ -181,6 +182,26 @@ async def test_what_ended_processes_leave_takes_no_more_room_than_it_holds(tmp_p
     assert not refused and [(await all_of(spool))[0] for spool in adopted] == entries
     for spool in (own, *adopted):
         await spool.close()
+
+
+async def test_a_spool_that_a_sibling_takes_for_an_orphan_while_it_is_made_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the making of a file and its lock whoever looks for orphans finds one."""
+    lock, adopted = fcntl.flock, list[list[Spool]]()
+
+    def locked(fd: int, how: int) -> None:
+        if not adopted:
+            adopted.append([])
+            adopted[0].extend(adopt_orphans(tmp_path)[0])
+        lock(fd, how)
+
+    monkeypatch.setattr(fcntl, "flock", locked)
+    own = open_spool(tmp_path, MIB)
+    assert len(adopted[0]) == 1 and own is not None
+    await adopted[0][0].close(delete=True)
+    assert list(tmp_path.glob("*.spool")) == [own.path]
+    await own.close()
 
 
 async def test_a_file_of_a_later_release_is_refused_and_left_alone(tmp_path: Path) -> None:

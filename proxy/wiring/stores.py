@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -26,7 +27,7 @@ from memory.adapters.redis_hot import RedisHot
 from memory.adapters.redis_queue import RedisQueue
 from memory.adapters.redis_rates import RedisRates
 from memory.adapters.served_model import can_be_loaded, files_to_begin_with
-from memory.adapters.spool import OrphanFinder, Spool, tidy
+from memory.adapters.spool import OrphanFinder, Spool, SpoolInUse, tidy
 from memory.config import Settings
 from memory.errors import ConfigInvalid, SpoolUnavailable
 from memory.ids import new_id
@@ -44,6 +45,7 @@ T = TypeVar("T")
 HELD_BYTES_MAX: Final = 67_108_864
 # Nobody waits for it beyond the hold of the last byte; a conversation that is not remembered is recognised later.
 REMEMBER_TIMEOUT_MS: Final = 2_000
+_SPOOL_TRIES: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,10 +149,18 @@ def open_spool(directory: Path, bytes_max: int) -> Spool | None:
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
         tidy(directory)  # while the queue is away each process that ends would leave a whole one
-        return Spool(directory / f"{new_id()}.spool", bytes_max)
+        return _own_spool(directory, bytes_max)
     except (OSError, SpoolUnavailable) as fault:
         event(log, "no_spool", logging.ERROR, fault=str(fault))
         return None
+
+
+def _own_spool(directory: Path, bytes_max: int) -> Spool:
+    """A file of our own. One that a sibling took for an orphan, since it was made and not locked yet, is left to it."""
+    for _ in range(_SPOOL_TRIES):
+        with suppress(SpoolInUse):
+            return Spool(directory / f"{new_id()}.spool", bytes_max)
+    raise SpoolUnavailable(f"{directory}: every file made there was locked by another process")
 
 
 class HandOffMeter:
