@@ -36,6 +36,7 @@ IDS_MAX: Final = 256
 """Ids that one row names; how many there were stands beside them."""
 NOTES_MAX: Final = 10_000
 WRITE_EVERY_S: Final = 0.5
+LAST_S: Final = 1.0
 # A word of ours, an id, a digest: nothing that a sentence fits into.
 _WORD: Final = re.compile(r"[\w.:/@+-]{1,64}", re.ASCII)
 _WHY_CHARS_MAX: Final = 200
@@ -301,12 +302,17 @@ class Journal:
         failed: list[Note] = []
         try:
             for tenant, notes in list(waiting.items()):
+                recording = asyncio.create_task(self._store.record(notes))
                 try:
-                    await self._store.record(notes)
+                    await asyncio.shield(recording)
                     self._metrics.audit.labels("written").inc(len(notes))
                 except MemoryProxyFault as fault:
                     failed += notes
                     event(log, "audit_postponed", logging.WARNING, tenant=str(tenant), fault=type(fault).__name__)
+                except asyncio.CancelledError:
+                    if await _was_done(recording):
+                        del waiting[tenant]
+                    raise
                 del waiting[tenant]
         finally:
             self._hold([*failed, *(note for notes in waiting.values() for note in notes)])
@@ -322,6 +328,12 @@ class Journal:
         while True:
             await asyncio.sleep(every_s)
             await self.write()
+
+
+async def _was_done(recording: asyncio.Task[None]) -> bool:
+    """Whether it was, or is within LAST_S: what is ended in the middle of its commit may be kept, and would be twice."""
+    await asyncio.wait([recording], timeout=LAST_S)
+    return not recording.cancel() and not recording.cancelled() and recording.exception() is None
 
 
 def together(notes: Sequence[Note]) -> list[Note]:

@@ -356,6 +356,28 @@ async def test_what_is_held_when_writing_is_cancelled_is_written_afterwards(chai
     assert [note.action for note in journal._notes] == ["import"]
 
 
+async def test_what_is_committed_while_writing_is_cancelled_is_not_written_again(chain: Chain) -> None:
+    committed, answered = asyncio.Event(), asyncio.Event()
+
+    class AnswersLate:
+        async def record(self, notes: Any) -> None:
+            await chain.log.record(notes)
+            committed.set()
+            await answered.wait()
+
+    journal = Journal(AnswersLate(), Metrics(CollectorRegistry()))
+    journal.note(chain.tenant, "key-1", "import")
+    writing = asyncio.create_task(journal.keep_writing(0))
+    await committed.wait()
+    writing.cancel()
+    await asyncio.sleep(0)
+    answered.set()
+    with pytest.raises(asyncio.CancelledError):
+        await writing
+    await journal.write()
+    assert await chain.seqs() == [1]
+
+
 async def test_retention_runs_for_every_tenant_and_goes_on_where_one_fails(chain: Chain) -> None:
     other = await KeyStore(chain.database).ensure_tenant("other", OLD)
     for tenant in (chain.tenant, other):
