@@ -17,7 +17,7 @@ from memory.errors import StoreUnavailable
 from memory.ids import new_id
 from memory.keys import KeyRing
 from memory.model import Entry, IndexRow, Quoted, Scope, ScopeVersion, SessionRef, Shown, Withdrawn
-from memory.read.conversation import GIVEN, WITHDRAWN, Conversation
+from memory.read.conversation import CUT, GIVEN, WITHDRAWN, Conversation
 from memory.read.entries import print_of
 from memory.read.hot import HotScope, HotScopes, as_stored, item_of
 from memory.read.index import ScopeIndex
@@ -97,6 +97,22 @@ async def test_what_was_overtaken_is_not_remembered(overtaken: bool) -> None:
     )
     assert set(law.quoted) == {plan.memory_id}
     assert (plan.memory_id in hot.quoted) is not overtaken
+
+
+async def test_what_is_erased_while_the_ledger_is_written_is_not_written_behind_it() -> None:
+    world, session, before, newest = World(), SessionRef(new_id(), "s"), Digest(b"b" * 32), Digest(b"n" * 32)
+    written: list[Mapping[Digest, bytes]] = []
+
+    class Meanwhile:
+        async def note(self, *asked: Any, **more: Any) -> None:
+            written.append(asked[3])
+            ledgers.let_go(world.scope.tenant)
+
+    ledgers = Ledgers(Meanwhile(), world.store, cast(Any, NotHeld()), world.keys, Metrics(), as_stored, str)
+    entry = Entry("<memory>Halcyon</memory>", 4, (Shown(new_id(), 1, b"said"),), "internal", new_id())
+    placed: dict[Digest, Entry | None] = {newest: entry, Digest(b"o" * 32): None}
+    await ledgers.note(world.scope, session, placed, {before: b"sealed"}, [], anew=True, cut=newest)
+    assert written == [{before: b"sealed"}, {Digest(b"o" * 32): b"", CUT: newest}]
 
 
 def late(announced: int) -> Conversation:

@@ -289,7 +289,7 @@ class Ledgers:
         for digest in gone:
             self._entries.put(scope.tenant, session.session_id, digest, WITHDRAWN, None)
         if drops != self._entries.drops:
-            found, sealed = {}, {digest: value for digest, value in sealed.items() if not value}
+            found, sealed = {}, _nothing_placed(sealed)
         if cut is not None:
             self._entries.put(scope.tenant, session.session_id, CUT, cut, None)
             sealed[CUT] = cut
@@ -297,6 +297,8 @@ class Ledgers:
         if anew and (before := {digest: value for digest, value in found.items() if digest not in sealed}):
             await self._hot.note(scope, key, session.session_id, before, [])  # it may have been withdrawn since
             found = {}
+            if drops != self._entries.drops:
+                sealed = _nothing_placed(sealed)
         known = {**found, **sealed}
         if known or gone:
             await self._hot.note(scope, key, session.session_id, known, gone, anew=anew)
@@ -479,6 +481,11 @@ class Ledgers:
         row = self._clean(found.row)
         known = Standing(print_of(row.content), Sensitivity(row.sensitivity), row.expires_at, found.hidden)
         return known, law.where.reaches(row.scope_id, row.session_id)
+
+
+def _nothing_placed(sealed: Mapping[Digest, bytes]) -> dict[Digest, bytes]:
+    """What quotes nobody: the places where nothing stands, and where the conversation is cut."""
+    return {digest: value for digest, value in sealed.items() if not value or digest == CUT}
 
 
 def _may_be_given(item: IndexItem, law: LawOfNow, now: datetime) -> bool:
