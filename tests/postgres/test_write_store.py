@@ -146,6 +146,22 @@ async def test_history_sent_again_adds_nothing_and_numbers_go_on(store: Stores) 
     assert [t.seq for t in turns] == [0, 1, 2, 3]
 
 
+async def test_an_exchange_that_is_stored_late_does_not_take_its_session_back(
+    store: Stores, postgres: TestDatabase
+) -> None:
+    """Out of the spool, say: the next line that is imported stands behind what was said last all the same."""
+    scope = store.scope()
+    early, later = exchange(scope, "s", 0), exchange(scope, "s", 0, ("hello", "hi there", "more", "sure"))
+    at = dataclasses.replace(later.exchange, arrived_at=T0 + timedelta(hours=1))
+    await store.write.commit(dataclasses.replace(later, exchange=at), now=T0)
+    nothing_said = dataclasses.replace(exchange(scope, "s", 4), turns=(), memories=(), nodes=())
+    for late in (early, nothing_said):
+        await store.write.commit(late, now=T0)
+        tail = await store.imports.session_tail(scope, later.session)
+        assert (tail.tip_chain, tail.next_seq) == (later.turns[-1].chain, 4)
+    assert postgres.psql(f"SELECT last_at = '{at.arrived_at.isoformat()}' FROM sessions") == "t"
+
+
 async def test_another_answer_to_the_same_turn_is_another_attempt(store: Stores) -> None:
     scope = store.scope()
     await store.write.commit(exchange(scope, "s", 0), now=T0)

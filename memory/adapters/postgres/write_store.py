@@ -124,7 +124,7 @@ class WriteStore:
             tx, place, session, commit, numbered, gone, offered, taught
         )
         await self._store_injected(tx, place, session, commit, version)
-        tip = commit.turns[-1].chain if commit.turns else None
+        tip = new[-1].chain if new else None
         next_seq = session.next_seq + given[session.session_id]
         await tx.run("advance_session", place.tenant, session.session_id, next_seq, tip, commit.exchange.arrived_at)
         erased = len(gone.items)
