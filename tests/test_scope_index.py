@@ -650,6 +650,27 @@ def test_what_held_is_never_given_alone() -> None:
     assert [hit.why for hit in found] == ["says now what an admitted one said before", "by its words"]
 
 
+def test_what_held_in_between_is_not_given_without_what_holds_now() -> None:
+    near = unit(9)[None, :]
+    first = item(
+        "first", "The sprint deadline is April 1, please plan it", vectors=near, occurred_at=NOW - timedelta(days=2)
+    )
+    moved = item("moved", "We moved the sprint deadline to April 5", vectors=near)
+    back = item("back", "The sprint deadline is April 1 after all", vectors=near, occurred_at=NOW)
+
+    def by_words(features: Sequence[Features]) -> list[Verdict]:
+        return [Verdict(one.coverage > 0.9, 0.5, "by its words") for one in features]
+
+    index = ScopeIndex(DIM, evaluate=by_words)
+    for one in (first, moved, back):
+        index.put(one)
+    found = index.search("When is the sprint deadline to plan?", near[0], 5, now=NOW, where=EVERYTHING)
+    later = {hit.item.source_ids[0]: hit.later for hit in found}
+    assert later == {"first": moved.memory_id, "moved": back.memory_id, "back": None}
+    assert [hit.item.source_ids[0] for hit in found if hit.why == "by its words" and hit.admitted] == ["first"]
+    assert {hit.item.source_ids[0] for hit in found if hit.admitted} == {"first", "moved", "back"}
+
+
 @pytest.mark.parametrize("query", ["Where did I live before?", "Who is called Lisbon?"])
 def test_questions_about_the_past_or_about_something_else_are_left_alone(query: str) -> None:
     assert ask(lisbon_and_porto(), query)[0] == "old"

@@ -59,9 +59,14 @@ class NewestFirst:
     def with_replacements(
         self, chosen: list[Found], verdicts: Sequence[Verdict], later: Mapping[int, UUID]
     ) -> list[Verdict]:
-        """The verdicts, and what says now what an admitted one said is admitted with it: the old is never alone."""
+        """The verdicts, and what says later what an admitted one said is admitted with it, up to what holds now: the old
+        is never alone.
+        """
         pairs = zip(chosen, verdicts, strict=True)
         replacing = {later[found.at] for found, one in pairs if one.admitted and found.at in later}
+        behind = {self._items[found.slot].memory_id: later[found.at] for found in chosen if found.at in later}
+        while newer := {behind[one] for one in replacing if one in behind} - replacing:
+            replacing |= newer
         return [
             replace(one, admitted=True, why=_REPLACES)
             if not one.admitted and self._items[found.slot].memory_id in replacing
