@@ -76,5 +76,9 @@ class DocumentParts:
 class ReadsPreferences(Protocol):
     """What was learnt of a user's taste."""
 
-    async def preferences(self, scope: Scope) -> list[Preference]:
-        """Those that hold in this very scope, the last said first. Raises StoreUnavailable."""
+    async def preferences(
+        self, scope: Scope, now: datetime, among: Sequence[UUID] | None = None
+    ) -> tuple[list[Preference], bool]:
+        """Those that hold in this very scope, of these or of all, the last said first, 500 at most; whether there are
+        more. Raises StoreUnavailable.
+        """

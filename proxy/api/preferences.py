@@ -37,13 +37,14 @@ class PreferenceCalls:
         self._parts = parts
 
     async def list(self, request: web.Request) -> web.Response:
-        """The preferences of the scope that hold, strongest first."""
+        """The preferences of the scope that hold, strongest first; of more than can be shown those last said."""
         caller = caller_of(request, self._parts.door, "memory:read:own")
         parameters(request, ())
         holder = await holder_for(caller, self._parts.keys)
-        found = readable(holder, await self._parts.preferences.preferences(caller.scope), partial(_item, caller))
+        held, more = await self._parts.preferences.preferences(caller.scope, caller.now)
+        found = readable(holder, held, partial(_item, caller))
         rows = sorted((_said(caller, one) for one in found), key=lambda one: -one.strength)
-        return said(PreferenceList(data=rows))
+        return said(PreferenceList(data=rows, more=more))
 
     async def reset(self, request: web.Request) -> web.Response:
         """Hide these preferences, or all that the caller may see."""
@@ -51,18 +52,22 @@ class PreferenceCalls:
         parameters(request, ())
         asked = await body_as(request, PreferencesReset)
         holder = await holder_for(caller, self._parts.keys)
-        found = await self._parts.preferences.preferences(caller.scope)
         gone: dict[UUID, None] = {}
         if asked.memories is not None:
             gone = dict.fromkeys(as_id(one, "preference", "memories") for one in asked.memories)
-            await self._hide(caller, holder, list(gone), found)
+            await self._hide(caller, holder, list(gone), await self._held(caller, list(gone)))
         else:
+            found = await self._held(caller)
             while wanted := [one for one in _seen(caller, holder, found) if one not in gone]:
                 gone |= dict.fromkeys(wanted)
                 await self._hide(caller, holder, wanted, found)
-                found = await self._parts.preferences.preferences(caller.scope)  # what had been replaced holds again
+                found = await self._held(caller)  # what had been replaced holds again
         await self._parts.tells.changed(caller.scope)
         return said(PreferencesGone(memories=[str(one) for one in gone], undo_until=caller.now + UNDO))
+
+    async def _held(self, caller: Caller, among: Sequence[UUID] | None = None) -> Sequence[Preference]:
+        held, _ = await self._parts.preferences.preferences(caller.scope, caller.now, among)
+        return held
 
     async def _hide(self, caller: Caller, holder: Holder, wanted: Sequence[UUID], found: Sequence[Preference]) -> None:
         """Hide these of what was found, or none. Raises NotFound, CapabilityMissing."""

@@ -29,6 +29,7 @@ class PreferenceList(Said):
     """The preferences that hold, strongest first."""
 
     data: list[PreferenceSaid]
+    more: bool = Field(description="Whether more hold than are shown: the 500 that were said last.")
     next_cursor: None = None
 
 

@@ -48,6 +48,8 @@ def run_preferences(options: argparse.Namespace) -> int:
         sys.stdout.write(json.dumps(answer, indent=2) + "\n")
     else:
         show_all(map(_line, _rows(answer)))
+        if answer.get("more"):
+            sys.stderr.write("these were said last; there are more\n")
     return 0
 
 

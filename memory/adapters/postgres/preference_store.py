@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
@@ -22,17 +24,21 @@ class PreferenceStore:
         self._database = database
         self._scopes = scopes
 
-    async def preferences(self, scope: Scope) -> list[Preference]:
-        """Those that hold in this very scope, the last said first."""
+    async def preferences(
+        self, scope: Scope, now: datetime, among: Sequence[UUID] | None = None
+    ) -> tuple[list[Preference], bool]:
+        """Those that hold in this very scope, of these or of all, the last said first; and whether there are more."""
         scope_id = await self._scopes.find(scope)
         if scope_id is None:
-            return []
+            return [], False
         async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
-            asked = (scope_id, PREFERENCES_MAX, EVIDENCE_MAX)
-            found = await tx.fetch("preferences_of_scope", scope.tenant, *asked)
+            asked = (scope_id, PREFERENCES_MAX + 1, EVIDENCE_MAX, now, None if among is None else list(among))
+            rows = await tx.fetch("preferences_of_scope", scope.tenant, *asked)
+            found = rows[:PREFERENCES_MAX]
             standing = await standing_by_id(tx, scope.tenant, scope_id, (row["memory_id"] for row in found))
         shown = {memory_id: row for memory_id, row in standing.items() if not row["hidden"]}
-        return [_preference(row, said) for row in found if (said := shown.get(row["memory_id"])) is not None]
+        held = [_preference(row, said) for row in found if (said := shown.get(row["memory_id"])) is not None]
+        return held, len(rows) > PREFERENCES_MAX
 
 
 def _preference(row: Any, said: Any) -> Preference:
