@@ -64,6 +64,7 @@ from memory.config_sections import (
 )
 from memory.config_text import expectation, members, rendered_key, section_type, shown
 from memory.errors import ConfigInvalid
+from memory.home import home_dir
 
 ENV_PREFIX = "MEMORY_PROXY_"
 # Variables with this prefix that are no settings: a client's key, the master key, and what the supervisor tells its
@@ -205,14 +206,6 @@ def effective_data_dir(settings: Settings, *, is_root: bool, home: Path) -> Path
     """The data directory, absolute. Root's default is not below its home, which Postgres' account cannot enter."""
     default = ROOT_DATA_DIR if is_root else home / ".local" / "share" / "memory-proxy"
     return (settings.data.dir or default).absolute()
-
-
-def home_dir() -> Path:
-    """The home of the account; of one that has none, and no HOME, the root of all, where it may write nothing."""
-    try:
-        return Path.home()
-    except RuntimeError:
-        return Path("/")
 
 
 def data_dir_of(settings: Settings) -> Path:

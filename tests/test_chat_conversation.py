@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import pwd
 import stat
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,9 +14,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memory.home import home_dir
 from proxy.cli.chat_conversation import Conversation, Exchange, exchanges_of
 from proxy.cli.chat_prompt import HISTORY_MAX, FileHistory, history_path
 from proxy.cli.chat_talk import session_name
+from proxy.cli.demo_model import demo_cache_dir
 
 
 def turn(role: str, content: str | None, attempt: int = 0) -> dict[str, Any]:
@@ -134,6 +137,16 @@ def test_a_history_that_cannot_be_used_costs_nothing_else(tmp_path: Path) -> Non
     below_a_file = FileHistory(tmp_path / "file" / "chat_history")
     below_a_file.store_string("x")
     assert list(below_a_file.load_history_strings()) == []
+
+
+def test_an_account_without_a_home_has_paths_where_it_may_write_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody(number: int) -> None:
+        raise KeyError(number)
+
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr(pwd, "getpwuid", nobody)
+    assert demo_cache_dir({}) == Path("/.cache/memory-proxy/demo")
+    assert history_path({}, home_dir()) == Path("/.local/state/memory-proxy/chat_history")
 
 
 def test_the_history_lies_where_the_desktop_says_and_never_in_the_services_directory() -> None:

@@ -20,7 +20,6 @@ from memory.config import (
     effective_cache_salt,
     effective_data_dir,
     fields_of,
-    home_dir,
     is_loopback,
     load_settings,
     render_config,
@@ -30,6 +29,7 @@ from memory.config import (
 from memory.config_file import parse_config, parse_scalar
 from memory.config_text import expectation
 from memory.errors import ConfigInvalid
+from memory.home import home_dir
 
 REPOSITORY = Path(__file__).parents[1]
 

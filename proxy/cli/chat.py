@@ -17,9 +17,9 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
-from pathlib import Path
 from typing import Final, Protocol
 
+from memory.home import home_dir
 from proxy.cli.chat_commands import offered, run_command, switch
 from proxy.cli.chat_conversation import MODES
 from proxy.cli.chat_line import LineFailed
@@ -106,7 +106,7 @@ def _talking(talk: Talk, options: argparse.Namespace, *, colour: bool) -> int:
     """Question after question, until Ctrl-D."""
     # Loaded here, so that one question of a script does not wait a tenth of a second for what it never uses.
     typing = importlib.import_module("proxy.cli.chat_prompt")
-    history = None if options.no_history else typing.history_path(os.environ, Path.home())
+    history = None if options.no_history else typing.history_path(os.environ, home_dir())
     prompt: Prompt = typing.Prompt(history, offered, colour=colour)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # heard where something can be stopped, and as a key while typing
     _greet(talk)

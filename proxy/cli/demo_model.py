@@ -23,6 +23,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from memory.errors import MemoryProxyFault, StartFailed
+from memory.home import home_dir
 from proxy.cli.demo_terminal import Terminal
 from proxy.supervisor.children import Child, Command, describe_exit, log_tail, run_to_end, start
 from proxy.supervisor.leftovers import started_at
@@ -90,7 +91,7 @@ class DemoFailed(MemoryProxyFault):
 
 def demo_cache_dir(environ: Mapping[str, str]) -> Path:
     """`$XDG_CACHE_HOME/memory-proxy/demo`, or the same below `~/.cache`."""
-    root = environ.get("XDG_CACHE_HOME") or os.path.join(environ.get("HOME") or str(Path.home()), ".cache")
+    root = environ.get("XDG_CACHE_HOME") or os.path.join(environ.get("HOME") or home_dir(), ".cache")
     return Path(root) / "memory-proxy" / "demo"
 
 
