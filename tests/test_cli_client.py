@@ -303,6 +303,25 @@ def test_a_word_that_json_has_no_number_for_stays_a_word(said: str, value: objec
     assert key_value(f"mood={said}") == ("mood", value)
 
 
+@pytest.mark.parametrize(
+    ("words", "least", "most"),
+    [
+        (("hygiene", "--limit", "0"), 1, 1_000_000_000),
+        (("hygiene", "--limit", "-5"), 1, 1_000_000_000),
+        (("hygiene", "--examples", "-1"), 0, 100_000),
+        (("replay", "--shadow", "--last", "0"), 1, 100_000),
+        (("replay", "--shadow", "--last", "-5"), 1, 100_000),
+    ],
+)
+def test_a_number_that_asks_for_less_than_nothing_is_wrong_usage(
+    words: tuple[str, ...], least: int, most: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(list(words))
+    assert ended.value.code == 2
+    assert f"{words[-1]!r} is no whole number from {least} to {most}" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("count", ["0", "-1", "1e3", "100001"])
 def test_a_number_of_rows_that_can_be_none_is_wrong_usage(count: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import importlib
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -26,6 +27,7 @@ Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 Options = Callable[[argparse.ArgumentParser], None]
 _AMOUNT_MAX: Final = 36_500
 _COUNT_MAX: Final = 100_000
+_MEMORIES_MAX: Final = 1_000_000_000
 _PORT_MAX: Final = 65_535
 
 
@@ -73,11 +75,15 @@ def _amount(text: str) -> float:
     return amount
 
 
-def _count(text: str) -> int:
+def _count(text: str, least: int = 1, most: int = _COUNT_MAX) -> int:
     """How many. Raises ArgumentTypeError, which names what was expected."""
-    if not (text.isascii() and text.isdigit() and len(text) <= 6 and 1 <= int(text) <= _COUNT_MAX):
-        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from 1 to {_COUNT_MAX}")
+    if not (text.isascii() and text.isdigit() and len(text) <= len(str(most)) and least <= int(text) <= most):
+        raise argparse.ArgumentTypeError(f"{text!r} is no whole number from {least} to {most}")
     return int(text)
+
+
+_count_of_all = partial(_count, most=_MEMORIES_MAX)
+_count_or_none = partial(_count, least=0)
 
 
 def _port(text: str) -> int:
@@ -193,7 +199,7 @@ def _replay(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--budget", type=int, metavar="N", help="what the request said in X-Memory-Budget")
     parser.add_argument("--shadow", action="store_true", help="instead of one answer: the last ones, compared")
-    parser.add_argument("--last", type=int, default=200, metavar="N", help="--shadow: so many (default %(default)s)")
+    parser.add_argument("--last", type=_count, default=200, metavar="N", help="--shadow: so many (default %(default)s)")
     parser.add_argument(
         "--tokenizer", type=Path, metavar="FILE", help="--shadow: the model's tokenizer.json; without it characters"
     )
@@ -207,9 +213,13 @@ def _hygiene(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data-dir", metavar="DIR", help="data directory of the running service")
     parser.add_argument("--user", help="only this user's memory")
     parser.add_argument("--project", help="only this project's")
-    parser.add_argument("--limit", type=int, metavar="N", help="look at about N memories, oldest first (default: all)")
+    parser.add_argument(
+        "--limit", type=_count_of_all, metavar="N", help="look at about N memories, oldest first (default: all)"
+    )
     parser.add_argument("--unused-days", type=_amount, default=30.0, metavar="D", help="never used: older than D days")
-    parser.add_argument("--examples", type=int, default=3, metavar="N", help="examples of each (default %(default)s)")
+    parser.add_argument(
+        "--examples", type=_count_or_none, default=3, metavar="N", help="examples of each (%(default)s)"
+    )
     parser.add_argument("--show", action="store_true", help="show what the examples say, not only their ids")
     parser.add_argument("--json", action="store_true", help="one JSON object instead of a table")
 
