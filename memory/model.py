@@ -430,7 +430,8 @@ class SealedToken:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """Everything one exchange leaves behind, written in one transaction or not at all.
+    """Everything one exchange leaves behind, written in one transaction or not at all; but for a history of thousands
+    of messages, which goes `ahead` (memory.adapters.postgres.ahead).
 
     `turns` are in order and get the session's next `seq`; those whose chain digest the session already has are
     skipped by the store, together with the memories that rest on them alone.
@@ -450,6 +451,7 @@ class Commit:
     procedures: tuple[NewProcedure, ...] = ()  # those whose turn the session already has are skipped
     cleaned_by: str = ""  # the mark of the redaction that all these texts have just passed; "": none that is known
     tokens: tuple[SealedToken, ...] = ()
+    ahead: bool = False  # the oldest turns of a long history, without the exchange, which comes behind them
 
 
 @dataclass(frozen=True, slots=True)

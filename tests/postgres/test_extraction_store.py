@@ -11,6 +11,7 @@ from uuid import UUID
 
 import pytest
 
+from memory.adapters.postgres import ahead
 from memory.adapters.postgres.database import Bounds
 from memory.adapters.postgres.extraction_store import ExtractionStore
 from memory.ids import new_id
@@ -66,6 +67,20 @@ async def test_the_mark_is_stored_with_the_exchange_and_says_where_its_words_are
     assert stored is not None
     assert [turn.content for turn in stored.turns] == ["I live in Berlin"]
     assert stored.turns[0].event_id == commit.turns[0].event_id
+
+
+async def test_of_a_long_history_all_that_the_user_said_waits_also_what_went_ahead(
+    store: Stores, dues: ExtractionStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ahead, "TURNS_AT_ONCE", 2)
+    await kept(store, waiting(store.scope()))
+    long = exchange(store.scope(), "s", 2, ("I live in Rome", "noted", "I like tea", "noted", "x", "y", "z"))
+    answers = [replace(turn, role="assistant") for turn in long.turns[4:]]
+    await kept(store, replace(long, turns=(*long.turns[:4], *answers), retrieval=None, facts_due=True))
+    due = (await taken(dues))[-1]
+    assert (due.exchange_id, due.seq_from, due.seq_to) == (long.exchange.exchange_id, 2, 4)
+    found = await dues.exchange(due)
+    assert found is not None and [turn.content for turn in found.turns] == ["I live in Rome", "I like tea"]
 
 
 async def test_an_exchange_in_which_the_user_says_nothing_new_waits_for_nothing(

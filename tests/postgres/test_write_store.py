@@ -11,6 +11,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 
+from memory.adapters.postgres import ahead
 from memory.adapters.postgres.database import Bounds
 from memory.errors import LeaseLost, StoreRefused, StoreUnavailable
 from memory.ids import new_id
@@ -160,6 +161,49 @@ async def test_an_exchange_that_is_stored_late_does_not_take_its_session_back(
         tail = await store.imports.session_tail(scope, later.session)
         assert (tail.tip_chain, tail.next_seq) == (later.turns[-1].chain, 4)
     assert postgres.psql(f"SELECT last_at = '{at.arrived_at.isoformat()}' FROM sessions") == "t"
+
+
+async def test_the_oldest_turns_of_a_long_history_go_ahead_of_its_exchange(
+    store: Stores, postgres: TestDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """80,000 messages in one transaction took longer than a transaction may, and were tried again for ever."""
+    monkeypatch.setattr(ahead, "TURNS_AT_ONCE", 4)
+    commit = exchange(store.scope(), "s", 0, tuple(f"said {n}" for n in range(11)))
+    other = await asyncpg.connect(postgres.owner)
+    await other.execute("BEGIN; LOCK TABLE exchanges IN SHARE MODE")
+    writing = asyncio.create_task(store.write.commit(commit, now=T0))
+    async with asyncio.timeout(20):
+        while counts(postgres)["turns"] < 7:
+            await asyncio.sleep(0.05)
+    writing.cancel()  # killed where its exchange would come
+    await asyncio.wait([writing])
+    await other.close()
+    assert (counts(postgres)["memories"], counts(postgres)["ledger"], counts(postgres)["exchanges"]) == (7, 0, 0)
+    done = await store.write.commit(commit, now=T0)
+    assert (done.new_turns, done.duplicate_exchange) == (4, False)
+    found = counts(postgres)
+    assert (found["turns"], found["memories"], found["derivations"], found[postgres.embeddings]) == (11, 11, 11, 11)
+    assert (found["exchanges"], found["ledger"], found["retrievals"], found["sessions"]) == (1, 1, 1, 1)
+    turns = await store.write.turns_since(store.scope(), commit.session.session_id, 0)
+    assert [(one.seq, one.content) for one in turns] == [(n, f"said {n}") for n in range(11)]
+    assert (await store.write.commit(commit, now=T0)).duplicate_exchange and counts(postgres) == found
+
+
+async def test_what_was_forgotten_of_a_long_history_is_left_out_of_every_part(
+    store: Stores, postgres: TestDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ahead, "TURNS_AT_ONCE", 2)
+    commit = exchange(store.scope(), "s", 0, tuple(f"said {n}" for n in range(7)))
+    marks: dict[UUID, tuple[tuple[TombstoneKind, bytes], ...]] = {
+        one.event_id: (("content", digest("words", n)),) for n, one in enumerate(commit.turns)
+    }
+    gone = (digest("words", 1), digest("words", 6))
+    for one in gone:
+        postgres.psql(f"INSERT INTO tombstones VALUES ('{store.tenant}', 'content', '\\x{one.hex()}', now())")
+    done = await store.write.commit(commit, now=T0, digests=Digests(items=marks))
+    assert (done.erased, done.new_turns, done.scope_version) == (2, 5, 4)
+    turns = await store.write.turns_since(store.scope(), commit.session.session_id, 0)
+    assert [one.content for one in turns] == [f"said {n}" for n in (0, 2, 3, 4, 5)]
 
 
 async def test_another_answer_to_the_same_turn_is_another_attempt(store: Stores) -> None:

@@ -24,14 +24,10 @@ COUNTED_MAX: Final = 1_000_000
 
 
 async def mark_due(
-    tx: Transaction, place: Place, session: OpenSession, heard: Iterable[Heard], since: datetime
+    tx: Transaction, place: Place, session: OpenSession, behind: datetime | None, since: datetime
 ) -> None:
     """Mark the place's exchange, in its own transaction; nothing where the user has said nothing new in it."""
-    said = [one for one in heard if one.turn.role == "user"]
-    if said:
-        seqs = [one.seq for one in said]
-        where = (place.scope_id, session.session_id, min(seqs), max(seqs))
-        await tx.run("add_due", place.tenant, place.exchange_id, *where, said[0].behind, since)
+    await tx.run("add_due", place.tenant, place.exchange_id, place.scope_id, session.session_id, behind, since)
 
 
 class ExtractionStore:

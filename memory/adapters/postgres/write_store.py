@@ -1,4 +1,4 @@
-"""Storing: one Commit in, one transaction out, or nothing.
+"""Storing: one Commit in, one transaction out, or nothing. (Of a long history the oldest turns go ahead.)
 
 What a commit writes is idempotent by its exchange id: a second one changes nothing. Session numbers have no gaps,
 because they are given out under the session's row lock. A worker whose lane has moved on stores nothing (LeaseLost).
@@ -13,6 +13,7 @@ from typing import Final
 from uuid import UUID
 
 from memory.adapters.postgres import batch, facts, procedures, rows
+from memory.adapters.postgres.ahead import in_parts, together
 from memory.adapters.postgres.batch import Numbered
 from memory.adapters.postgres.budgets import Budgets, within_budget
 from memory.adapters.postgres.cleaned import cleaned
@@ -82,6 +83,9 @@ class WriteStore:
 
     async def commit(self, commit: Commit, *, now: datetime, digests: Digests = _NOTHING_FORGOTTEN) -> Committed:
         """Store an exchange and all it leaves behind, recorded at `now`. Raises LeaseLost, StoreUnavailable."""
+        return together([await self._commit(part, now, own) for part, own in in_parts(commit, digests)])
+
+    async def _commit(self, commit: Commit, now: datetime, digests: Digests) -> Committed:
         tenant, exchange = commit.scope.tenant, commit.exchange
         scope_id = await batch.scope_unless_forgotten(
             self._database, self._scopes, commit.scope, digests, exchange.arrived_at
@@ -107,7 +111,8 @@ class WriteStore:
     async def _store(self, tx: Transaction, place: Place, commit: Commit, gone: batch.Forgotten) -> Committed:
         session = await batch.open_session(tx, place, commit.session, commit.exchange.arrived_at)
         await tx.run("add_subject", place.tenant, place.subject_id, commit.scope.user, place.now)
-        await tx.run("add_exchange", *rows.exchange_row(place, session.session_id, commit.exchange))
+        if not commit.ahead:
+            await tx.run("add_exchange", *rows.exchange_row(place, session.session_id, commit.exchange))
         allowed = [(session, turn) for turn in commit.turns if turn.event_id not in gone.items]
         numbered, given = await batch.number_turns(tx, place, allowed)
         new = [turn for turn in commit.turns if turn.event_id in numbered.seq_of]
@@ -116,8 +121,8 @@ class WriteStore:
             turn.event_id: Heard(turn, turn.event_id, session.session_id, numbered.seq_of[turn.event_id], behind)
             for turn in new
         }
-        if commit.facts_due:
-            await mark_due(tx, place, session, heard.values(), commit.exchange.finished_at)
+        if commit.facts_due and not commit.ahead:
+            await mark_due(tx, place, session, behind, commit.exchange.finished_at)
         offered, dropped = facts.sift(commit.facts, heard, gone.items)
         taught = procedures.sift(commit.procedures, heard, gone.items)
         version, born, learnt, held = await self._store_memories(

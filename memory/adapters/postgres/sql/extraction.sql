@@ -4,12 +4,21 @@
 SELECT set_config('mp.due', 'all', true);
 
 -- name: add_due
--- Facts of this exchange are to be taken out later.
--- $1 tenant uuid, $2 exchange_id uuid, $3 scope_id int8, $4 session_id uuid, $5 seq_from int8, $6 seq_to int8,
--- $7 session_last timestamptz, $8 since timestamptz
--- Uses: extraction_due_pkey. Rows: none.
+-- Facts of this exchange are to be taken out later; nothing where its user has said nothing new in it. Its turns are the
+-- last of their session, those among them that went ahead of it.
+-- $1 tenant uuid, $2 exchange_id uuid, $3 scope_id int8, $4 session_id uuid, $5 session_last timestamptz,
+-- $6 since timestamptz
+-- Uses: turns_tenant_id_session_id_seq_key. Rows: none.
 INSERT INTO extraction_due (tenant_id, exchange_id, scope_id, session_id, seq_from, seq_to, session_last, since)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+SELECT $1, $2, $3, $4, min(seq), max(seq), $5, $6
+FROM turns
+WHERE tenant_id = $1 AND session_id = $4 AND exchange_id = $2 AND role = 'user' AND seq > coalesce((
+    SELECT t.seq
+    FROM turns t
+    WHERE t.tenant_id = $1 AND t.session_id = $4 AND t.exchange_id <> $2
+    ORDER BY t.seq DESC
+    LIMIT 1), -1)
+HAVING count(*) > 0
 ON CONFLICT (tenant_id, exchange_id) DO NOTHING;
 
 -- name: choose_due
