@@ -174,11 +174,8 @@ class WritePath:
             captured = await at_home(self._parts.store, captured, chain_key)
         tokens = await self._tokens(captured.scope)
         turns = as_sensitive_as_given(await self._fresh_turns(captured, tokens), captured.retrieval)
-        placed = [one.text for one in captured.retrieval.placed] if captured.retrieval else []
         held = await self._held_back(turns)
-        said = [turn for turn in turns if turn.role != "assistant" or not repeats(turn.content, placed)]
-        said = [turn for turn in said if not _is_broken_off(turn, captured)]
-        said += [turn for turn in turns if turn.event_id in held and turn not in said]
+        said = await asyncio.to_thread(_worth_keeping, turns, held, captured)
         memories = await self._embedded(self._episodes(said, delivery.entry, held, live=True))
         teaching = free(turns, held)
         facts = () if self._parts.facts_later else await self._facts(teaching)
@@ -543,11 +540,24 @@ def _said_in(line: ImportLine) -> str:
     return said_in({"role": line.role, "content": line.content})
 
 
-def _is_broken_off(turn: Turn, captured: Captured) -> bool:
-    """Whether it is an answer whose end was never said. It stays in its conversation; half a sentence is recalled by
-    nobody, least of all by whoever asks the same again.
+def _worth_keeping(turns: Sequence[Turn], held: Mapping[UUID, str], captured: Captured) -> list[Turn]:
+    """The turns that memories may be made of: no answer that only quotes what was placed, none that was broken off; and
+    whatever is held back. A long history has many of all: work for a processor.
     """
-    return captured.status != "complete" and turn.chain not in captured.digests
+    placed = [one.text for one in captured.retrieval.placed] if captured.retrieval else []
+    said = [turn for turn in turns if turn.role != "assistant" or not repeats(turn.content, placed)]
+    if captured.status != "complete":
+        said = _without_broken_off(said, captured)
+    known = {turn.event_id for turn in said}
+    return said + [turn for turn in turns if turn.event_id in held and turn.event_id not in known]
+
+
+def _without_broken_off(turns: Sequence[Turn], captured: Captured) -> list[Turn]:
+    """Without an answer whose end was never said. It stays in its conversation; half a sentence is recalled by nobody,
+    least of all by whoever asks the same again.
+    """
+    asked = set(captured.digests)
+    return [turn for turn in turns if turn.chain in asked]
 
 
 def spoken(turn: Turn) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import itertools
 import re
+import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -39,12 +40,12 @@ from memory.ports import Entry
 from memory.telemetry import Metrics
 from memory.write.deliveries import Deliveries
 from memory.write.facts import facts_of
-from memory.write.pipeline import WriteParts, WritePath
+from memory.write.pipeline import WriteParts, WritePath, _worth_keeping
 from memory.write.redact import Redactor
 from memory.write.summarise import Summariser
 from memory.write.tombstones import digest as tombstone
 from memory.write.worker import Stored
-from tests.postgres.seed import Stores, digest, retrieval, stores
+from tests.postgres.seed import Stores, digest, retrieval, stores, turn
 from tests.postgres_fixture import DIM, TestDatabase
 from tests.valkey_fixture import ValkeyServer
 
@@ -266,6 +267,23 @@ async def test_a_worker_that_dies_again_and_again_gets_there_in_the_end(workshop
     assert (held["exchanges"], held["turns"], held["retrievals"]) == ("2", "4", "2")
     assert [line.split("|")[0] for line in held["said"].splitlines()] == ["0", "1", "2", "3"]
     assert held["known"].count("$6,200") >= 1 and held["known"].count("summary|") == 1
+
+
+@pytest.mark.parametrize("status", ["complete", "partial"])
+def test_what_is_kept_of_a_long_history_takes_no_time(status: Any) -> None:
+    """Each turn that was held back was looked for among all: 20 s for 4,000 of them, in which no lease was renewed."""
+    exchange_id, ids = new_id(), range(20_000)
+    turns = [turn(exchange_id, "s", n, "user" if n % 2 == 0 else "assistant", f"said {n}") for n in ids]
+    talk = Talk("ada", "s", (Exchange((), ""),))
+    captured = captured_of(Next(talk, 0, ({"role": "user", "content": "x"},), 1, "y"), Scope(new_id()), bytes(32))
+    captured = replace(captured, status=status, retrieval=None, digests=tuple(one.chain for one in turns[:-1]))
+    held = {one.event_id: "why" for one in turns[1::2]}
+    began_s = time.monotonic()
+    kept = _worth_keeping(turns, held, captured)
+    assert time.monotonic() - began_s < 5
+    assert [one.event_id for one in kept] == [one.event_id for one in turns]
+    unheld = _worth_keeping(turns, {}, captured)
+    assert len(unheld) == len(turns) - (status == "partial")
 
 
 async def test_a_question_that_is_held_back_is_not_handed_on_to_who_looks_outside(workshop: Workshop) -> None:
