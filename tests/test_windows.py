@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Sequence
 from itertools import pairwise
+from uuid import UUID
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +15,9 @@ from hypothesis import strategies as st
 from memory.adapters.model_files import locate
 from memory.adapters.model_registry import DEFAULT_MODEL, read_registry
 from memory.adapters.tokenizer import LocalTokenizer
+from memory.write.embedding import embedded
 from memory.write.windows import CHARS_PER_TOKEN_MAX, omitted_chars, split_windows
+from tests.postgres.seed import Words, memory_of, turn
 
 
 class WordTokenizer:
@@ -119,3 +123,16 @@ def test_a_huge_text_costs_no_more_than_its_windows() -> None:
 def test_overlap_without_progress_is_refused(overlap: int) -> None:
     with pytest.raises(ValueError, match="overlap"):
         split_windows("text", WordTokenizer(), 200, overlap)
+
+
+async def test_windows_are_looked_for_off_the_event_loop() -> None:
+    """A commit may have thousands of long turns, and the loop renews the lanes' leases meanwhile."""
+    threads: set[int] = set()
+
+    class Watched(Words):
+        def offsets(self, text: str) -> Sequence[tuple[int, int]]:
+            threads.add(threading.get_ident())
+            return super().offsets(text)
+
+    (made,) = await embedded([memory_of(turn(UUID(int=1), "s", 0, "user", "said"))], Watched(), Watched())
+    assert made.windows == ((0, 4),) and threads and threading.get_ident() not in threads

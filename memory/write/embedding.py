@@ -5,6 +5,7 @@ Raises EmbedderUnavailable. Changes nothing else of a memory.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -18,8 +19,8 @@ from policies.lifetime import DaysOf, expires_at
 async def embedded(
     memories: Sequence[NewMemory], embedder: Embedder, tokenizer: TextTokenizer
 ) -> tuple[NewMemory, ...]:
-    """The memories, each split where it is longer than the model reads."""
-    windows = [tuple(split_windows(memory.content, tokenizer)) for memory in memories]
+    """The memories, each split where it is longer than the model reads: 1 ms for some 5 kB, so off the event loop."""
+    windows = await asyncio.to_thread(lambda: [tuple(split_windows(one.content, tokenizer)) for one in memories])
     texts = [
         dated(memory.content[start:end], memory.occurred_at)
         for memory, ranges in zip(memories, windows, strict=True)
