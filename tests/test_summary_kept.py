@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 
 from memory.model import NewMemory, Scope, SessionRef
 from memory.stored import StoredTurn, SummaryState
+from memory.write import summarise
 from memory.write.summarise import Summariser, summary_of
 from policies.episode import Said
 from policies.labels import Integrity, Sensitivity
@@ -105,6 +107,26 @@ async def test_a_thousand_turns_are_read_once_each_and_the_early_decision_surviv
     assert len(session.memory.content.splitlines()) <= 8
     decisions = session.memory.attributes["decisions"]
     assert len(decisions) == DECISIONS_MAX and decisions[-1].startswith("We decided to paint room 994 ")
+
+
+async def test_what_was_said_at_once_is_summed_up_to_its_last_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a long conversation that came at once the summary ended with its thousandth turn, and was made on the loop."""
+    threads: list[int] = []
+
+    def made(*given: Any) -> NewMemory | None:
+        threads.append(threading.get_ident())
+        return summary_of(*given)
+
+    monkeypatch.setattr(summarise, "summary_of", made)
+    session = Session(talk_of(2_500))
+    await session.speak(summariser_of(session), 2_500)
+    assert session.reads == [1_000, 1_000, 500] and session.summarised == 2_500
+    assert session.memory is not None and session.memory.occurred_at == session.turns[-1].occurred_at
+    decisions = session.memory.attributes["decisions"]
+    assert decisions[0] == DECISION and decisions[-1].startswith("We decided to paint room 2494 ")
+    assert len(threads) == 3 and threading.get_ident() not in threads
+    await session.speak(summariser_of(session), 0)
+    assert session.reads == [1_000, 1_000, 500]
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,9 @@
 """The rolling summary: a session in, an extractive summary as a memory of kind `summary` out.
 
-Every M turns or N tokens, whichever is first. It is made of the summary before it and the turns since, and names the
-turns whose words it holds; of the whole conversation only where the one before holds words that are not to be told any
-more, and then with the next turn. Beside its sentences it keeps intent, decisions, open questions and names as
-attributes (policies.summary_kept). Raises StoreUnavailable, LeaseLost. No model.
+Every M turns or N tokens, whichever is first. It is made of the summary before it and the turns since, piece by piece
+where these are many, and names the turns whose words it holds; of the whole conversation only where the one before
+holds words that are not to be told any more, and then with the next turn. Beside its sentences it keeps intent,
+decisions, open questions and names as attributes (policies.summary_kept). Raises StoreUnavailable, LeaseLost. No model.
 """
 
 from __future__ import annotations
@@ -118,27 +118,23 @@ class Summariser:
         state = await self._store.summary_state(scope, session.session_id)
         if state is None or not self._is_due(state):
             return None
-        if state.withdrawn:
-            return await self._anew(scope, session, state)
-        since = state.summarised_seq
-        turns = await self._store.turns_since(scope, session.session_id, since, limit=TURNS_READ_MAX)
-        said = await self._told(scope, turns)
-        memory = summary_of(session, Earlier.stored(state), said, self._sentences_max)
-        return None if memory is None else DueSummary(memory, turns[-1].seq + 1, state.changed_version)
+        earlier, seq = (None, 0) if state.withdrawn else (Earlier.stored(state), state.summarised_seq)
+        pieces: list[NewMemory] = []
+        while turns := await self._store.turns_since(scope, session.session_id, seq, limit=TURNS_READ_MAX):
+            said = await self._told(scope, turns)
+            piece = await asyncio.to_thread(summary_of, session, earlier, said, self._sentences_max)
+            if piece is not None:
+                pieces.append(piece)
+                earlier = Earlier.made(piece)
+            seq = turns[-1].seq + 1
+            if len(turns) < TURNS_READ_MAX:
+                break
+        return DueSummary(_as_one(pieces), seq, state.changed_version) if pieces else None
 
     def _is_due(self, state: SummaryState) -> bool:
         untold = state.next_seq - state.summarised_seq
         enough = untold >= self._every_turns or state.tokens_since >= self._every_tokens
         return untold > 0 and (enough or state.withdrawn)
-
-    async def _anew(self, scope: Scope, session: SessionRef, state: SummaryState) -> DueSummary | None:
-        said: list[StoredTurn] = []
-        seq = 0
-        while turns := await self._store.turns_since(scope, session.session_id, seq, limit=TURNS_READ_MAX):
-            said += await self._told(scope, turns)
-            seq = turns[-1].seq + 1
-        memory = await asyncio.to_thread(summary_anew, session, said, self._sentences_max)
-        return None if memory is None else DueSummary(memory, seq, state.changed_version)
 
     async def _told(self, scope: Scope, turns: Sequence[StoredTurn]) -> list[StoredTurn]:
         """Those of these turns whose words a summary may hold."""
@@ -177,8 +173,11 @@ def summary_anew(session: SessionRef, turns: Sequence[StoredTurn], sentences_max
         earlier = Earlier.made(pieces[-1]) if pieces else None
         piece = summary_of(session, earlier, turns[start : start + TURNS_READ_MAX], sentences_max)
         pieces += [piece] if piece is not None else []
-    if not pieces:
-        return None
+    return _as_one(pieces) if pieces else None
+
+
+def _as_one(pieces: Sequence[NewMemory]) -> NewMemory:
+    """The last of the summaries that were made one of the other; it rests on what any of them does."""
     sources = dict.fromkeys(turn for piece in pieces for turn in piece.source_turns)
     return replace(pieces[-1], source_turns=tuple(sources))
 
