@@ -331,7 +331,7 @@ class Journal:
 
 
 async def _was_done(recording: asyncio.Task[None]) -> bool:
-    """Whether it was, or is within LAST_S: what is ended in the middle of its commit may be kept, and would be twice."""
+    """Whether it was, or is within LAST_S: what is ended in the middle of its commit may be kept, and then twice."""
     await asyncio.wait([recording], timeout=LAST_S)
     return not recording.cancel() and not recording.cancelled() and recording.exception() is None
 

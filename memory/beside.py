@@ -47,7 +47,7 @@ async def kept_going(name: str, job: Job, metrics: Metrics) -> None:
             metrics.work.labels("unforeseen").inc()
             if _is_ended():  # its fault has taken the place of the cancellation
                 log.exception("%s failed in an unforeseen way while it was ended", name)
-                return
+                return None
             log.exception("%s failed in an unforeseen way; it begins anew in %.0f s", name, rest_s)
         await asyncio.sleep(rest_s)
         rest_s = min(rest_s * 2, REST_S_MAX)

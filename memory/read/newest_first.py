@@ -59,8 +59,8 @@ class NewestFirst:
     def with_replacements(
         self, chosen: list[Found], verdicts: Sequence[Verdict], later: Mapping[int, UUID]
     ) -> list[Verdict]:
-        """The verdicts, and what says later what an admitted one said is admitted with it, up to what holds now: the old
-        is never alone.
+        """The verdicts, and what says later what an admitted one said is admitted with it, up to what holds now: the
+        old is never alone.
         """
         pairs = zip(chosen, verdicts, strict=True)
         replacing = {later[found.at] for found, one in pairs if one.admitted and found.at in later}
