@@ -1,11 +1,12 @@
 """A command as a terminal or a pipe has it: work in, its exit code out.
 
-Ctrl-C ends it with 130, a reader that is gone (`| head`) with 1, neither with a traceback. What the terminal's encoding
-cannot show is written as an escape. What is closed leads nowhere.
+Ctrl-C ends it with 130, a reader that is gone (`| head`) or a full disk with 1, none with a traceback. What the
+terminal's encoding cannot show is written as an escape. What is closed leads nowhere.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Callable
@@ -26,8 +27,19 @@ def at_terminal(work: Callable[[], int]) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that nothing is said at the end
+        _say_no_more()
         return 1
+    except OSError as fault:
+        if fault.errno != errno.ENOSPC:
+            raise
+        _say_no_more()
+        sys.stderr.write(f"memory-proxy: what there is to say cannot be written: {fault.strerror}\n")
+        return 1
+
+
+def _say_no_more() -> None:
+    """What waits to be written to stdout goes nowhere, so that nothing is said of it at the end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _open_what_is_closed() -> None:

@@ -196,6 +196,17 @@ def test_a_reader_that_is_gone_is_no_fault_to_speak_of() -> None:
     os.close(writer)
 
 
+@pytest.mark.parametrize("words", [("init", "--force"), ("sessions",), ("doctor", "--upstream", "nothing")])
+def test_a_full_disk_is_told_in_a_line(words: tuple[str, ...], tmp_path: Path) -> None:
+    with answering(whole({"data": [], "next_cursor": None})) as url, open("/dev/full", "wb") as full:
+        where = ("--url", url) if words[0] == "sessions" else ()
+        with started(*words, *where, stdout=full, cwd=tmp_path) as process:
+            assert process.wait(60) == 1
+            assert process.stderr is not None
+            said = process.stderr.read()
+    assert said.startswith(b"memory-proxy: ") and b"No space left on device" in said and said.count(b"\n") == 1, said
+
+
 @pytest.mark.parametrize("words", [("import", "--help"), ("doctor", "--upstream", "nothing")])
 def test_a_terminal_that_cannot_show_a_character_is_shown_an_escape(words: tuple[str, ...]) -> None:
     with started(*words, environ={"PYTHONIOENCODING": "ascii"}, stdout=subprocess.PIPE) as process:
