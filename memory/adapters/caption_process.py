@@ -63,15 +63,7 @@ class CaptionProcess:
             "media_type": media_type,
             "data": base64.b64encode(picture).decode(),
         }
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", "-s", "-m", "memory.caption"),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-            env={**os.environ, "PYTHONPATH": _ROOT, "PYTHONUTF8": "1"},
-            cwd="/",
-            start_new_session=True,
-        )
+        process = await _started()
         try:
             async with asyncio.timeout(model.timeout_s + _STARTING_S):
                 said, _ = await process.communicate(json.dumps(given).encode())
@@ -83,6 +75,22 @@ class CaptionProcess:
                     os.kill(process.pid, signal.SIGKILL)
                 await process.wait()
         return _read(said)
+
+
+async def _started() -> asyncio.subprocess.Process:
+    try:
+        return await asyncio.create_subprocess_exec(
+            *(sys.executable, "-P", "-s", "-m", "memory.caption"),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            env={**os.environ, "PYTHONPATH": _ROOT, "PYTHONUTF8": "1"},
+            cwd="/",
+            start_new_session=True,
+        )
+    except OSError as exc:
+        why = exc.strerror or type(exc).__name__
+        raise StoreUnavailable(f"the process that asks the chat model cannot be started: {why}") from exc
 
 
 def _read(said: bytes) -> str:
