@@ -14,6 +14,7 @@ import pytest
 
 from memory import migrate_command
 from memory.__main__ import main
+from memory.adapters.postgres import migrate as migrations
 from memory.adapters.postgres.database import Database
 from memory.adapters.postgres.keys import KeyStore
 from memory.adapters.postgres.migrate import (
@@ -40,6 +41,20 @@ async def test_migrations_and_committed_schema_agree(postgres: TestDatabase) -> 
         SCHEMA_FILE.write_text("\n".join(await catalogue(postgres.owner)) + "\n")
     assert await check(postgres.owner) == []
     assert await check(postgres.app) == []
+
+
+async def test_a_migration_may_take_longer_than_a_look_at_what_is_pending(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A large store takes hours, and a run that is killed on the way begins anew at the next start."""
+    slow = tmp_path / "dbmate"
+    slow.write_text("#!/bin/sh\nsleep 2\necho Pending: 0\n")
+    slow.chmod(0o755)
+    monkeypatch.setattr(migrations, "_binary", lambda: slow)
+    monkeypatch.setattr(migrations, "_STATUS_TIMEOUT_S", 0.2)
+    await migrate("postgresql://ada@/none?host=/nowhere")
+    with pytest.raises(StartFailed, match="did not end within"):
+        await pending("postgresql://ada@/none?host=/nowhere")
 
 
 async def test_a_schema_that_drifted_is_named(postgres: TestDatabase) -> None:

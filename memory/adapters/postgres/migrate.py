@@ -25,7 +25,9 @@ from memory.errors import ModelFileInvalid, StartFailed, StoreUnavailable
 
 MIGRATIONS_DIR: Final = Path(__file__).parents[2] / "migrations"
 SCHEMA_FILE: Final = MIGRATIONS_DIR / "schema.txt"
-_RUN_TIMEOUT_S: Final = 600.0
+_STATUS_TIMEOUT_S: Final = 600.0
+# A day: a large store may take hours, and one that is killed on the way begins anew at each start.
+_MIGRATE_TIMEOUT_S: Final = 86_400.0
 _CONNECT_TIMEOUT_S: Final = 10.0
 _DROP_LOCK_TIMEOUT_S: Final = 5
 _ADDRESS: Final = re.compile(r"[^:]*|.*\]|.*:\d*")
@@ -49,12 +51,12 @@ _REMEDIES: Final = (
 
 async def migrate(owner_dsn: str) -> None:
     """Apply every pending migration. Raises StartFailed with the remedy."""
-    await _dbmate(owner_dsn, "--migration-lock", "migrate")
+    await _dbmate(owner_dsn, "--migration-lock", "migrate", timeout_s=_MIGRATE_TIMEOUT_S)
 
 
 async def pending(owner_dsn: str) -> int:
     """How many migrations are not applied yet. Raises StartFailed."""
-    said = await _dbmate(owner_dsn, "status")
+    said = await _dbmate(owner_dsn, "status", timeout_s=_STATUS_TIMEOUT_S)
     found = re.search(r"^Pending: (\d+)$", said, re.MULTILINE)
     if found is None:
         raise StartFailed(f"dbmate's answer is not understood: {said[-200:]!r}")
@@ -171,7 +173,7 @@ async def _connection(dsn: str) -> AsyncIterator[Any]:
         raise StoreUnavailable(f"Postgres refused: {type(exc).__name__}: {exc}") from exc
 
 
-async def _dbmate(dsn: str, *arguments: str) -> str:
+async def _dbmate(dsn: str, *arguments: str, timeout_s: float) -> str:
     """Run dbmate on our migrations and return what it said. The url goes by the environment: it may hold a password."""
     command = (str(_binary()), "--migrations-dir", str(MIGRATIONS_DIR), "--no-dump-schema", *arguments)
     process = await asyncio.create_subprocess_exec(
@@ -182,10 +184,10 @@ async def _dbmate(dsn: str, *arguments: str) -> str:
         stderr=asyncio.subprocess.STDOUT,
     )
     try:
-        async with asyncio.timeout(_RUN_TIMEOUT_S):
+        async with asyncio.timeout(timeout_s):
             said = (await process.communicate())[0].decode("utf-8", "replace")
     except TimeoutError as exc:
-        raise StartFailed(f"migrations did not end within {_RUN_TIMEOUT_S:.0f} s") from exc
+        raise StartFailed(f"migrations did not end within {timeout_s:.0f} s") from exc
     finally:
         if process.returncode is None:
             process.kill()
