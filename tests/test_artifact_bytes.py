@@ -6,8 +6,8 @@ import pytest
 from aiohttp.test_utils import make_mocked_request
 
 from memory.artifacts import Blob
-from memory.errors import RangeUnmet
-from proxy.api.artifact_bytes import Passing, asked_range
+from memory.errors import Conflict, RangeUnmet
+from proxy.api.artifact_bytes import Passing, asked_range, is_at_hand
 
 TAG = '"aa"'
 
@@ -80,3 +80,26 @@ async def test_a_letter_that_the_end_of_what_is_read_cuts_in_two_makes_no_other_
         await passing.take(piece)
     said = passing.ends(str, "text/plain; charset=latin-1")
     assert said.startswith("xää") and said.endswith("ää") and set(said) <= set("xä\n[…] of80001bytes")
+
+
+@pytest.mark.parametrize(
+    ("asked", "found"),
+    [
+        ({}, False),
+        ({"If-None-Match": '"other"'}, False),
+        ({"If-None-Match": TAG}, True),
+        ({"If-None-Match": f'"other", W/{TAG}'}, True),
+        ({"If-None-Match": "*"}, True),
+        ({"If-Match": TAG}, False),
+        ({"If-Match": "*"}, False),
+        ({"If-Match": TAG, "If-None-Match": TAG}, True),
+    ],
+)
+def test_bytes_that_the_client_has_are_not_sent_again(asked: dict[str, str], found: bool) -> None:
+    assert is_at_hand(make_mocked_request("GET", "/", asked), TAG.strip('"')) is found
+
+
+@pytest.mark.parametrize("asked", ['"other"', f"W/{TAG}"])
+def test_bytes_that_are_not_those_that_were_asked_for_are_not_sent(asked: str) -> None:
+    with pytest.raises(Conflict, match="not those of If-Match"):
+        is_at_hand(make_mocked_request("GET", "/", {"If-Match": asked}), TAG.strip('"'))

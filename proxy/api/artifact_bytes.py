@@ -13,11 +13,11 @@ from typing import Final
 from urllib.parse import quote
 
 from aiohttp import web
-from aiohttp.helpers import parse_mimetype
+from aiohttp.helpers import ETAG_ANY, parse_mimetype
 
 from memory.artifact_types import HEAD_BYTES
 from memory.artifacts import Artifact, Blobs, Writing
-from memory.errors import EnvelopeUnreadable, Gone, NotFound, RangeUnmet
+from memory.errors import Conflict, EnvelopeUnreadable, Gone, NotFound, RangeUnmet
 from memory.keys import KeyRing
 from policies.artifact import EXCERPT_HEAD_CHARS, EXCERPT_TAIL_CHARS, excerpt
 from proxy.app import refusal
@@ -103,8 +103,12 @@ async def whole(one: Artifact, blobs: Blobs, keys: KeyRing) -> bytes:
 
 
 async def sent(request: web.Request, one: Artifact, blobs: Blobs, keys: KeyRing) -> web.StreamResponse:
-    """Answer with its bytes, or those that Range asks for. Raises Gone where they are there no more."""
+    """Answer with its bytes, or those that Range asks for; with none where the client has them. Raises Gone where they
+    are there no more, Conflict where they are not those of If-Match.
+    """
     tag = f'"{one.content.sha256}"'
+    if is_at_hand(request, one.content.sha256):
+        return web.Response(status=304, headers={**_SAFE, "ETag": tag})
     try:
         start, end, is_part = asked_range(request, one.content.bytes, tag)
     except RangeUnmet as refused:
@@ -132,6 +136,14 @@ async def _first(pieces: AsyncIterator[bytes]) -> bytes:
         return await anext(pieces, b"")
     except (NotFound, EnvelopeUnreadable) as fault:
         raise Gone(_UNREAD) from fault
+
+
+def is_at_hand(request: web.Request, sha256: str) -> bool:
+    """Whether the client has these bytes, by If-None-Match. Raises Conflict where If-Match names only others."""
+    wanted, known = request.if_match, request.if_none_match
+    if wanted is not None and not any(one.value in (sha256, ETAG_ANY) and not one.is_weak for one in wanted):
+        raise Conflict("the bytes of this file are not those of If-Match", param="If-Match")
+    return known is not None and any(one.value in (sha256, ETAG_ANY) for one in known)
 
 
 def asked_range(request: web.Request, size: int, tag: str) -> tuple[int, int, bool]:

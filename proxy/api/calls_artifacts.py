@@ -12,6 +12,7 @@ _PATH: Final = "/memory/v1/artifacts"
 _ONE: Final = f"{_PATH}/{{id}}"
 _PART: Final = (
     (206, "The bytes that Range asked for."),
+    (304, "The client has them, by If-None-Match: none is sent."),
     (416, "`memory_invalid`: the file has no byte in the range; Content-Range says how many it has."),
 )
 
@@ -50,10 +51,10 @@ ARTIFACT_CALLS: Final = (
         "GET",
         f"{_ONE}/content",
         "getArtifactContent",
-        "Its bytes; Range is understood.",
+        "Its bytes; Range, If-Match and If-None-Match are understood, by their sha256.",
         answer_type="*/*",
         parameters=("id", "scope"),
-        errors=(*CALLER, "not_found", "gone"),
+        errors=(*CALLER, "not_found", "conflict", "gone"),
         also=_PART,
     ),
     Call(
@@ -73,7 +74,15 @@ ARTIFACT_CALLS: Final = (
         "The bytes that a link opens; no key is asked for.",
         answer_type="*/*",
         parameters=("link_tenant", "link_scope", "id", "expires", "sig"),
-        errors=("memory_invalid", "scope_denied", "not_found", "gone", "store_unavailable", "internal_error"),
+        errors=(
+            "memory_invalid",
+            "scope_denied",
+            "not_found",
+            "conflict",
+            "gone",
+            "store_unavailable",
+            "internal_error",
+        ),
         also=_PART,
     ),
     Call(

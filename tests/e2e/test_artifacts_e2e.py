@@ -95,6 +95,11 @@ def test_a_file_is_kept_sealed_and_its_bytes_come_back(service: Service, user: s
     status, raw, headers = fetch(service, f"{BASE}/{made['id']}/content", X_Memory_User=user, Range="bytes=-0")
     assert (status, json.loads(raw)["error"]["param"]) == (416, "Range")
     assert headers["Content-Range"] == f"bytes */{len(LOG)}"
+    tag = '"' + made["sha256"] + '"'
+    status, raw, headers = fetch(service, f"{BASE}/{made['id']}/content", X_Memory_User=user, If_None_Match=tag)
+    assert (status, raw, headers["ETag"]) == (304, b"", tag)
+    status, raw, _ = fetch(service, f"{BASE}/{made['id']}/content", X_Memory_User=user, If_Match='"other"')
+    assert (status, json.loads(raw)["error"]["code"]) == (409, "conflict")
     assert fetch(service, f"{BASE}/{made['id']}/content", X_Memory_User=user + "-not")[0] == 404
 
 
