@@ -215,6 +215,7 @@ PLAIN = b'{"a":"' + b"x" * 1_000 + b'"}'
         ("X-GZIP", gzip.compress(PLAIN, mtime=0)),
         ("gzip", gzip.compress(PLAIN[:7], mtime=0) + gzip.compress(PLAIN[7:], mtime=0)),
         ("gzip", gzip.compress(PLAIN, mtime=0) + b"\0\0"),
+        ("gzip", b"".join(gzip.compress(PLAIN[at : at + 1], mtime=0) for at in range(len(PLAIN)))),
         ("deflate", zlib.compress(PLAIN)),
         ("deflate", zlib.compress(PLAIN)[2:-4]),
         ("deflate, gzip", gzip.compress(zlib.compress(PLAIN), mtime=0)),
@@ -222,6 +223,13 @@ PLAIN = b'{"a":"' + b"x" * 1_000 + b'"}'
 )
 def test_compressed_answers_are_read(encoding: str, sent: bytes) -> None:
     assert decompress(sent, encoding, bytes_max=len(PLAIN)) == PLAIN
+
+
+def test_an_answer_whose_every_event_is_a_member_of_its_own_is_read_to_its_end() -> None:
+    events = [b"data: %d\n\n" % number for number in range(5_000)]
+    assert decompress(b"".join(map(gzip.compress, events)), "gzip", bytes_max=1_000_000) == b"".join(events)
+    with pytest.raises(AnswerUnreadable, match="gzip members"):
+        decompress(gzip.compress(b"") * 70_000, "gzip", bytes_max=1_000_000)
 
 
 def test_a_truncated_answer_gives_what_there_is() -> None:

@@ -24,7 +24,8 @@ _ENVELOPE = frozenset({"id", "model", "choices", "usage", "error"})
 _MESSAGE_FIELDS = frozenset({"role", "content", "reasoning", "refusal", "tool_calls"})
 _CHOICE_FIELDS = frozenset({"index", "delta", "message", "finish_reason"})
 _GZIP_MAGIC = b"\x1f\x8b"
-_GZIP_MEMBERS_MAX = 64
+_GZIP_MEMBERS_MAX = 65_536
+_PIECE_BYTES = 4_096
 _PIECE_BYTES = 16_384
 TOKENS_TOLD_MAX = 1_000_000_000
 """No window is as large: a count in `usage` beyond it is none."""
@@ -373,20 +374,26 @@ def _has_zlib_head(raw: bytes) -> bool:
 
 
 def _inflate(raw: bytes, window_bits: int, bytes_max: int) -> bytes:
-    """Decompress, up to 64 gzip members in a row; other bytes behind the end are dropped. Raises AnswerUnreadable."""
+    """Decompress, gzip members in a row too; other bytes behind the end are dropped. Raises AnswerUnreadable."""
     pieces: list[bytes] = []
-    room = bytes_max + 1
-    for _ in range(_GZIP_MEMBERS_MAX):
-        inflater = zlib.decompressobj(window_bits)
+    room, members, left = bytes_max + 1, 1, memoryview(raw)
+    inflater = zlib.decompressobj(window_bits)
+    while left and room > 0:
+        # By pieces: what is behind a member is copied at its end, which of all of it would be quadratic.
+        part = left[:_PIECE_BYTES]
         try:
-            piece = inflater.decompress(raw, room)
+            piece = inflater.decompress(part, room)
         except zlib.error as exc:
             raise AnswerUnreadable("compressed bytes are broken") from exc
         pieces.append(piece)
         room -= len(piece)
-        raw = inflater.unused_data
-        if room <= 0 or not raw.startswith(_GZIP_MAGIC):
-            break
+        left = left[len(part) - len(inflater.unused_data) :]
+        if inflater.eof:
+            if left[: len(_GZIP_MAGIC)] != _GZIP_MAGIC:
+                break
+            inflater, members = zlib.decompressobj(window_bits), members + 1
+            if members > _GZIP_MEMBERS_MAX:
+                raise AnswerUnreadable(f"more than {_GZIP_MEMBERS_MAX} gzip members")
     if room <= 0:
         raise AnswerUnreadable(f"more than {bytes_max} bytes")
     return b"".join(pieces)
