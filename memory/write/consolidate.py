@@ -54,6 +54,7 @@ REST_PER_WORK: Final = 2.0
 _FIRST: Final = Place(-1, -1, UUID(int=0))  # before every row
 # An unfinished run that is older began under terms of another day.
 RESUMED_WITHIN: Final = timedelta(hours=24)
+CLOCKS_APART: Final = timedelta(minutes=10)
 ASK_EVERY_S: Final = 60.0
 RUNS_LOOKED_AT: Final = 14  # for one that ended
 
@@ -167,14 +168,21 @@ class Consolidation:
 
     async def unfinished(self) -> Run | None:
         """A run that was broken off and is to go on."""
-        latest = next(iter(await self._store.runs(1)), None)
+        latest = next(iter(await self._runs()), None)
         if latest is None or latest.finished_at is not None:
             return None
         return latest if self._parts.clock() - latest.started_at < RESUMED_WITHIN else None
 
+    async def _runs(self) -> list[Run]:
+        """The latest runs, newest first, without those that a clock dated that was put back since: no night would come
+        before its own had caught up with it.
+        """
+        latest = self._parts.clock() + CLOCKS_APART
+        return [run for run in await self._store.runs(RUNS_LOOKED_AT) if run.started_at <= latest]
+
     async def last(self) -> Standing | None:
         """The latest run: its report, or how far it is; None before the first."""
-        latest = next(iter(await self._store.runs(1)), None)
+        latest = next(iter(await self._runs()), None)
         if latest is None:
             return None
         if latest.finished_at is not None:
@@ -191,7 +199,7 @@ class Consolidation:
         Shows on the way when the last one ended and what its steps took: another process may have done it, or this one
         before it was replaced. Where none has, since when that is so, or nobody would hear of it.
         """
-        runs = await self._store.runs(RUNS_LOOKED_AT)
+        runs = await self._runs()
         if not runs:
             since = min(since, await self._store.began_at() or since)
         ended = next((run for run in runs if run.finished_at is not None), None)

@@ -979,6 +979,25 @@ async def test_a_run_is_due_once_after_the_clock_struck_and_at_once_when_it_was_
     assert await one.unfinished() is None
 
 
+async def test_a_night_of_next_year_keeps_none_of_this_year_from_coming(night: Night) -> None:
+    """The clock was a year ahead for one night; nothing would run, and nothing say so, until it had caught up."""
+    one, wrong = night.on(night.store), T0 + 365 * DAY
+    night.now = wrong
+    await night.run()
+    await night.store.begin(wrong)  # one more that was broken off
+    night.now = T0 + DAY
+    assert await one.last() is None and await one.unfinished() is None
+    assert await one.is_due("03:00", T0)
+    shown = one._parts.metrics.registry.get_sample_value("memory_proxy_consolidation_end_seconds")
+    assert shown is not None and shown <= night.now.timestamp()
+    await night.run()
+    assert not await one.is_due("03:00", T0)
+    standing = await one.last()
+    assert standing is not None and standing.started_at == night.now
+    night.now += DAY
+    assert await one.is_due("03:00", T0)
+
+
 async def test_the_first_run_comes_to_a_service_that_is_off_at_night(night: Night) -> None:
     """Every process began after the clock had struck, and none was there when it struck again."""
     for days in (1, 2):
