@@ -83,6 +83,15 @@ async def test_of_a_long_history_all_that_the_user_said_waits_also_what_went_ahe
     assert found is not None and [turn.content for turn in found.turns] == ["I live in Rome", "I like tea"]
 
 
+async def test_what_was_taken_before_the_clock_was_put_back_is_taken_again(
+    store: Stores, dues: ExtractionStore, postgres: TestDatabase
+) -> None:
+    await kept(store, waiting(store.scope()))
+    assert len(await taken(dues)) == 1 and not await taken(dues)
+    postgres.psql("UPDATE extraction_due SET taken_until = taken_until + interval '1 year'")
+    assert len(await taken(dues)) == 1 and not await taken(dues)
+
+
 async def test_an_exchange_in_which_the_user_says_nothing_new_waits_for_nothing(
     store: Stores, dues: ExtractionStore
 ) -> None:

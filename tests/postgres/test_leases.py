@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from memory.adapters.postgres.database import Database
+from memory.adapters.postgres.leadership import Leadership
 from memory.adapters.postgres.leases import Leases, hold_fence
 from memory.errors import LeaseLost
 from memory.wiring import holder_name
@@ -70,6 +71,20 @@ async def test_an_expired_lease_is_taken_over_with_a_higher_fence(database: Data
     assert set(after) == set(before)
     assert all(after[lane] > before[lane] for lane in LANES)
     assert await leases.renew("a", 30) == {}
+
+
+async def test_what_a_killed_worker_held_is_free_when_the_clock_was_put_back(
+    database: Database, postgres: TestDatabase
+) -> None:
+    """It was a year ahead when the worker was killed: its lanes, its share and its jobs would be its own for a year."""
+    leases = Leases(database)
+    await leases.acquire("killed", LANES, 30)
+    assert await Leadership(database, "night", "killed").lead(30) is not None
+    postgres.psql("UPDATE lane_leases SET expires_at = expires_at + interval '1 year'")
+    postgres.psql("UPDATE lane_workers SET expires_at = expires_at + interval '1 year'")
+    assert set(await leases.acquire("b", LANES, 30)) == set(LANES)
+    assert await Leadership(database, "night", "b").lead(30) is not None
+    assert await Leadership(database, "night", "c").lead(30) is None
 
 
 async def test_the_fence_of_a_former_holder_is_refused(database: Database) -> None:

@@ -32,10 +32,10 @@ class Leases:
             await tx.value("lock_lanes")
             await tx.run("beat", holder, ttl_s)
             await tx.run("forget_dead_workers")
-            alive: int = await tx.value("workers_alive")
+            alive: int = await tx.value("workers_alive", ttl_s)
             share = -(-len(want) // max(alive, 1))
             idle = {row["lane"] for row in await tx.fetch("lock_free_lanes", list(want))}
-            now = {row["lane"]: row for row in await tx.fetch("lanes_now", list(want))}
+            now = {row["lane"]: row for row in await tx.fetch("lanes_now", list(want), ttl_s)}
             mine = [lane for lane in want if _is_held(now, lane) and now[lane]["holder"] == holder]
             busy = {lane: int(now[lane]["fence"]) for lane in mine if lane not in idle}
             kept = [lane for lane in mine if lane in idle]

@@ -66,7 +66,8 @@ VALUES ($1, $2, $3, $4);
 -- ---------------------------------------------------------------- a worker has it
 
 -- name: choose_document_due
--- An upload that nobody has: of the tenants that have any the oldest of each, one of them drawn.
+-- An upload that nobody has: of the tenants that have any the oldest of each, one of them drawn. What is taken for more
+-- than an hour was taken before the clock was put back.
 -- Uses: document_due_oldest. Rows: tenant_id, upload_id.
 WITH RECURSIVE waiting AS (
     (SELECT tenant_id FROM document_due ORDER BY tenant_id LIMIT 1)
@@ -79,7 +80,8 @@ FROM waiting w
 CROSS JOIN LATERAL (
     SELECT d.tenant_id, d.upload_id
     FROM document_due d
-    WHERE d.tenant_id = w.tenant_id AND d.taken_until < clock_timestamp()
+    WHERE d.tenant_id = w.tenant_id
+      AND (d.taken_until < clock_timestamp() OR d.taken_until > clock_timestamp() + interval '1 hour')
     ORDER BY d.since
     LIMIT 1) q
 ORDER BY random()
@@ -91,7 +93,8 @@ LIMIT 1;
 -- Uses: document_due_pkey. Rows: tenant_id, upload_id, scope_id, takes.
 UPDATE document_due
 SET taken_until = clock_timestamp() + make_interval(secs => $3), takes = takes + 1
-WHERE tenant_id = $1 AND upload_id = $2 AND taken_until < clock_timestamp()
+WHERE tenant_id = $1 AND upload_id = $2
+  AND (taken_until < clock_timestamp() OR taken_until > clock_timestamp() + interval '1 hour')
 RETURNING tenant_id, upload_id, scope_id, takes;
 
 -- name: keep_document_due

@@ -24,7 +24,8 @@ ON CONFLICT (tenant_id, exchange_id) DO NOTHING;
 -- name: choose_due
 -- At most `limit` exchanges that nobody has, of those since before `before` (null: all): in turn from the tenants that
 -- have any, each one's oldest first, tenants of which less is held first; drawn among equals, so that none waits behind
--- others for ever. `held`: a tenant for each exchange in hand. Costs by the tenants that wait, not by all.
+-- others for ever. What is taken for more than an hour was taken before the clock was put back. `held`: a tenant for each
+-- exchange in hand. Costs by the tenants that wait, not by all.
 -- $1 limit int8, $2 held uuid[], $3 before timestamptz
 -- Uses: extraction_due_oldest. Rows: tenant_id, exchange_id.
 WITH RECURSIVE waiting AS (
@@ -40,7 +41,7 @@ CROSS JOIN LATERAL (
     FROM (SELECT d.tenant_id, d.exchange_id, d.since
           FROM extraction_due d
           WHERE d.tenant_id = w.tenant_id AND ($3::timestamptz IS NULL OR d.since < $3)
-            AND d.taken_until < clock_timestamp()
+            AND (d.taken_until < clock_timestamp() OR d.taken_until > clock_timestamp() + interval '1 hour')
           ORDER BY d.since
           LIMIT $1) o) q
 ORDER BY q.place + cardinality(array_positions($2::uuid[], q.tenant_id)), random()
@@ -54,7 +55,8 @@ LIMIT $1;
 UPDATE extraction_due t
 SET taken_until = clock_timestamp() + make_interval(secs => $3), takes = t.takes + 1
 FROM unnest($1::uuid[], $2::uuid[]) AS w (tenant_id, exchange_id)
-WHERE t.tenant_id = w.tenant_id AND t.exchange_id = w.exchange_id AND t.taken_until < clock_timestamp()
+WHERE t.tenant_id = w.tenant_id AND t.exchange_id = w.exchange_id
+  AND (t.taken_until < clock_timestamp() OR t.taken_until > clock_timestamp() + interval '1 hour')
 RETURNING t.tenant_id, t.exchange_id, t.scope_id, t.session_id, t.seq_from, t.seq_to, t.session_last, t.since, t.takes;
 
 -- name: keep_due

@@ -18,19 +18,23 @@ DELETE FROM lane_workers
 WHERE expires_at < clock_timestamp() - interval '1 hour';
 
 -- name: workers_alive
--- How many workers share the lanes.
+-- How many workers share the lanes. What ends further ahead than anybody could have asked for was written before the
+-- clock was put back: who lives says so anew, who was killed meanwhile would count until then.
+-- $1 ttl_s float8
 -- Uses: none. Rows: alive.
 SELECT count(*) AS alive
 FROM lane_workers
-WHERE expires_at > clock_timestamp();
+WHERE expires_at > clock_timestamp()
+  AND expires_at < clock_timestamp() + make_interval(secs => $1) + interval '10 minutes';
 
 -- name: lanes_now
 -- Who holds which of these lanes; a lane nobody ever held has no row. Whoever beats holds what it holds: a lane that its
--- worker commits to is not prolonged.
--- $1 lanes text[]
+-- worker commits to is not prolonged. An end too far ahead is none, as for workers_alive.
+-- $1 lanes text[], $2 ttl_s float8
 -- Uses: lane_leases_pkey, lane_workers_pkey. Rows: lane, holder, fence, live.
-SELECT l.lane, l.holder, l.fence, l.expires_at > clock_timestamp() OR w.expires_at > clock_timestamp() AS live
-FROM lane_leases l
+SELECT l.lane, l.holder, l.fence, l.expires_at BETWEEN n.now AND n.latest OR w.expires_at BETWEEN n.now AND n.latest AS live
+FROM (SELECT clock_timestamp() AS now, clock_timestamp() + make_interval(secs => $2) + interval '10 minutes' AS latest) n
+CROSS JOIN lane_leases l
 LEFT JOIN lane_workers w ON w.holder = l.holder
 WHERE l.lane = ANY ($1);
 
