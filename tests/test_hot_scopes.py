@@ -197,6 +197,23 @@ async def test_a_reading_goes_on_when_who_waits_for_it_leaves(store: Store) -> N
     assert len(held.index) == 2 and len(store.asked) == 1, "read once, by the reading that was left"
 
 
+async def test_what_is_let_go_of_is_told_as_held_no_more(store: Store) -> None:
+    hot = hot_of(store)
+    told = hot._metrics.registry.get_sample_value
+    await hot.get(SCOPE, None)
+    assert told("memory_proxy_hot_scopes") == 1 and told("memory_proxy_hot_scope_bytes")
+    hot.let_go(SCOPE.tenant, [1])
+    assert (told("memory_proxy_hot_scopes"), told("memory_proxy_hot_scope_bytes")) == (0, 0)
+
+
+async def test_a_scope_that_is_too_large_to_hold_is_told_as_held_no_more(store: Store) -> None:
+    store.tell(3, "a word " * 20_000)
+    hot = hot_of(store, bytes_max=100_000)
+    with pytest.raises(ScopeTooLarge):
+        await hot.get(SCOPE, None)
+    assert hot._metrics.registry.get_sample_value("memory_proxy_hot_scopes") == 0
+
+
 async def test_a_reading_that_was_let_go_of_takes_its_successor_along_in_nothing(store: Store) -> None:
     """It finds its scope too large, from which so much was erased meanwhile that it is not any more."""
     large = store.tell(3, "a word " * 20_000)

@@ -228,8 +228,9 @@ class HotScopes:
             del self._given_up[scope]
         for scope, hot in list(self._scopes.items()):
             if scope.tenant == tenant and (not hot.versions or gone & (hot.versions.keys() | hot.reading)):
-                del self._scopes[scope]
+                self._drop(scope)
                 hot.is_let_go = True
+        self._tell(self._held_bytes())
 
     def drops(self, tenant: UUID) -> int:
         """How often something of a tenant was let go of: what was read before may hold it, wherever it lies."""
@@ -366,7 +367,8 @@ class HotScopes:
     def _give_up(self, scope: Scope, hot: HotScope, fault: MemoryProxyFault, rest_s: float) -> None:
         if self._scopes.get(scope) is not hot:
             return  # it was let go of while it was read, and may be another by now
-        del self._scopes[scope]
+        self._drop(scope)
+        self._tell(self._held_bytes())
         self._given_up[scope] = (time.monotonic() + rest_s, type(fault)(*fault.args))
 
     def _too_large_fault(self) -> ScopeTooLarge:
@@ -464,16 +466,27 @@ class HotScopes:
             await self.run(lambda batch=batch: hot.index.count(batch))  # type: ignore[misc]
 
     def _evict(self, keep: Scope) -> None:
-        held = sum(hot.bytes_held for hot in self._scopes.values())
+        held = self._held_bytes()
         for scope in list(self._scopes):
             if held <= self._bytes_max:
                 break
             if scope != keep:
-                gone = self._scopes.pop(scope).bytes_held
-                held -= gone
-                self._freed_bytes += gone
+                held -= self._drop(scope)
+        self._tell(held)
+
+    def _drop(self, scope: Scope) -> int:
+        """Hold it no more; the bytes that it had."""
+        gone = self._scopes.pop(scope).bytes_held
+        self._freed_bytes += gone
+        return gone
+
+    def _held_bytes(self) -> int:
+        return sum(hot.bytes_held for hot in self._scopes.values())
+
+    def _tell(self, held_bytes: int) -> None:
+        """Say what is held, and give back what is free where that is much."""
         self._metrics.hot_scopes.set(len(self._scopes))
-        self._metrics.hot_scope_bytes.set(held)
+        self._metrics.hot_scope_bytes.set(held_bytes)
         if self._freed_bytes >= TRIM_BYTES:
             self._freed_bytes = 0
             self._thread.submit(trim_heap)
