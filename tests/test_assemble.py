@@ -259,6 +259,24 @@ def test_what_is_said_otherwise_later_is_not_given_alone() -> None:
     assert full.memory_ids == (other.memory_id,)
 
 
+def test_where_the_newest_has_no_room_none_of_what_it_outdates_is_given() -> None:
+    newest = candidate(1, "The rent is 950 from the first of May on, " + "as the landlord says, " * 5)
+    newer = replace(candidate(2, "The rent is 900."), later=newest.memory_id)
+    old = replace(candidate(3, "The rent is 800."), later=newer.memory_id)
+    block = block_of(newest, newer, old, candidate(4, "The flat has a tub."), budget=len(OPENING + CLOSING) + 120)
+    assert block.memory_ids == (UUID(int=4),)
+    assert block.left_out == {newest.memory_id: NO_ROOM, newer.memory_id: OUTDATED, old.memory_id: OUTDATED}
+
+
+def test_budget_holds_what_is_said_of_an_older_statement() -> None:
+    new = candidate(1, "900", at=DAY + timedelta(days=3))
+    old = replace(candidate(2, "The rent is 800."), later=new.memory_id)
+    for budget in range(len(OPENING + CLOSING), len(OPENING + CLOSING) + 120):
+        block = block_of(new, old, budget=budget)
+        assert block.tokens == len(block.text) <= budget
+    assert len(block.taken) == 2
+
+
 def test_what_is_said_otherwise_by_what_stands_already_says_so() -> None:
     new = candidate(1, "The rent is 900.", at=DAY + timedelta(days=3))
     old = replace(candidate(2, "The rent is 800."), later=new.memory_id)
@@ -378,6 +396,9 @@ def test_sections_take_no_place_of_what_is_recalled() -> None:
     others = [candidate(n, f"text {n}") for n in range(10, 20)]
     block = block_of(*(restored(n, f"part {n}") for n in range(1, 9)), *others, limits=SECTIONS)
     assert len(block.memory_ids) == 18
+    long = [candidate(n, f"number {n} " + "word " * EXCERPT_CHARS) for n in range(10, 20)]
+    recalled = items(block_of(*long))
+    assert items(block_of(*(restored(n, f"part {n}") for n in range(1, 9)), *long, limits=SECTIONS))[-10:] == recalled
 
 
 @given(st.lists(st.text(max_size=40), min_size=1, max_size=4))
