@@ -66,6 +66,15 @@ def test_a_standing_instruction_of_the_project_applies_though_the_users_memory_a
     assert exits([OWN, replace(PROJECT, standing=True), PROJECT]) == {2}
 
 
+def test_a_tier_answers_for_later_tiers_and_not_for_its_own() -> None:
+    unsure = replace(OWN, probability=POOR)
+    assert exits([unsure, replace(PROJECT, probability=SURE), PROJECT]) == set()
+
+
+def test_what_says_otherwise_than_a_statement_that_is_not_given_leaves_as_any_other() -> None:
+    assert exits([OWN, replace(PROJECT, admitted=False, newer=2), PROJECT]) == {2}
+
+
 def test_a_standing_instruction_answers_nothing() -> None:
     assert exits([replace(OWN, standing=True), PROJECT]) == set()
 

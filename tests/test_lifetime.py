@@ -169,6 +169,11 @@ def test_worth_by_example() -> None:
     values = [worth(one, NOW) for one in ranked]
     assert values == sorted(values, reverse=True)
     assert worth(use(born_at=NOW - 100 * DAY), NOW) == pytest.approx(-2.302585, abs=1e-6)  # ln(100^-.5), no prior
+    often = use(born_at=NOW - 100 * DAY, used_at=NOW - 4 * DAY, injected=3)
+    assert worth(often, NOW) == pytest.approx(0.0, abs=1e-6)  # ln(4^-.5 + 2 * 3 / (10 + 2)), no prior
+    assert worth(replace(often, importance=0.9), NOW) == pytest.approx(math.log(9), abs=1e-6)
+    before_its_birth = replace(often, used_at=NOW - 400 * DAY, injected=0)
+    assert worth(before_its_birth, NOW) == worth(replace(often, used_at=None, injected=0), NOW)
 
 
 # ---------------------------------------------------------------- bounds
