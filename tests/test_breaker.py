@@ -140,6 +140,26 @@ async def test_a_store_for_which_nobody_asks_any_more_is_not_said_to_be_left_alo
     assert is_open() == 1
 
 
+async def test_an_outage_is_one_trip_however_many_probes_it_outlives_and_ends_with_parts_that_come() -> None:
+    store, clock, metrics = Store(), Clock(), Metrics()
+    clock.now = 1_000.0
+    one = breaker(clock, metrics)
+    store.away = True
+    for _ in range(3):
+        await refused(one, store)
+    for _ in range(5):
+        clock.now += 5.0
+        with pytest.raises(StoreUnavailable, match="left alone"):
+            await one.check()  # asked five seconds ago, and away
+        assert not await refused(one, store)
+        assert await refused(one, store)
+    assert metrics.registry.get_sample_value("memory_proxy_breaker_trips_total", {"part": "store"}) == 1
+    store.away, clock.now = False, clock.now + 1.0
+    assert [part async for part in one.each(store.several)] == ["answer", "more"]
+    await one.check()
+    assert one.state == "closed"
+
+
 async def test_a_store_that_hangs_counts_as_one_that_fails() -> None:
     store, clock = Store(), Clock()
     one = breaker(clock)
@@ -192,6 +212,12 @@ async def test_an_embedder_that_is_only_busy_is_not_left_alone() -> None:
         with pytest.raises(EmbedderBusy):
             await one.call(store.ask)
     assert store.asked == 10
+    for fault in (EmbedderUnavailable("away"), EmbedderBusy("it answers"), EmbedderUnavailable("away")):
+        store.fault = fault
+        for _ in range(2):  # one more in a row opens it
+            with pytest.raises(EmbedderUnavailable):
+                await one.call(store.ask)
+    assert one.state == "closed"
 
 
 async def test_recall_does_not_ask_a_dead_store_for_every_question_and_finds_it_when_it_is_back() -> None:
