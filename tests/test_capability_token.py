@@ -195,7 +195,21 @@ def test_a_token_ends_and_has_bounds() -> None:
 
 
 @pytest.mark.parametrize(
-    "part", ['{"fly":1}', '{"user":"a","user":"b"}', "[]", "{}", '{"until":true}', '{"can":"x"}', '{"user":""}', "\x00"]
+    "part",
+    [
+        '{"fly":1}',
+        '{"user":"a","user":"b"}',
+        "[]",
+        "{}",
+        '{"until":true}',
+        '{"until":253402300800}',  # the year 10000
+        '{"can":"x"}',
+        '{"can":[["x"]]}',
+        '{"user":""}',
+        '{"user":"a\\u0000"}',
+        '{"user":"' + "\\u00e9" * 129 + '"}',  # 258 bytes
+        "\x00",
+    ],
 )
 def test_a_caveat_that_is_not_understood_is_refused(part: str) -> None:
     import base64
@@ -205,6 +219,23 @@ def test_a_caveat_that_is_not_understood_is_refused(part: str) -> None:
     odd = base64.urlsafe_b64encode(part.encode()).rstrip(b"=").decode()
     with pytest.raises(TokenRefused):
         read(".".join([head, caveat, odd, signature]))
+
+
+def test_a_token_that_is_larger_than_any_of_ours_is_refused_before_it_is_looked_into() -> None:
+    head, caveat, signature = minted("01020304", ROOT, NONCE, Caveat(until=UNTIL)).split(".")
+    with pytest.raises(TokenRefused, match="at most 16"):
+        read(".".join([head, *[caveat] * (CAVEATS_MAX + 1), signature]))
+    with pytest.raises(TokenRefused, match="at most 4096 characters"):
+        read(".".join([head, caveat, signature]) + "=" * 4_096)
+    with pytest.raises(TokenRefused, match="it is cut"):
+        read(".".join([head, caveat, signature[:-3]]))
+
+
+def test_a_key_of_one_user_may_name_that_user() -> None:
+    key = Authority(fixed={"user": "ada"}, capabilities=frozenset({"memory:read:own"}))
+    assert narrowed(key, Caveat(user="ada")).fixed == {"user": "ada"}
+    with pytest.raises(TokenRefused, match="two values of user"):
+        narrowed(key, Caveat(user="eve"))
 
 
 # ---------------------------------------------------------------- secrets and capabilities
