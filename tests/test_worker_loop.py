@@ -645,6 +645,38 @@ async def test_lanes_are_dropped_while_the_leasing_store_is_away_and_taken_again
     assert caplog.text.count("waiting for the store that leases lanes") == 1
 
 
+async def test_a_lane_that_was_another_s_between_two_beats_is_ours_anew_under_its_new_fence(
+    leases: SharedLeases,
+) -> None:
+    held = HeldLanes(leases, "w1", [the_lane()], 30.0, NoMeter())
+    await held.beat()
+    (before,) = held
+    before.reclaim = False
+    leases.seize(the_lane(), "another")
+    await leases.release("another")
+    await held.beat()
+    (after,) = held
+    assert (before.lost, after.lost, after.reclaim) == (True, False, True)
+    assert after.fence == leases.held[the_lane()][1] != before.fence
+
+
+async def test_a_lease_is_over_here_no_later_than_in_the_store_that_was_slow_to_give_it(leases: SharedLeases) -> None:
+    gives = leases.acquire
+
+    class Slow(SharedLeases):
+        async def acquire(self, holder: str, want: Sequence[str], ttl_s: float) -> dict[str, int]:
+            given = await gives(holder, want, ttl_s)
+            await asyncio.sleep(0.4)
+            return given
+
+    held = HeldLanes(Slow(), "w1", [the_lane()], 1.5, NoMeter())
+    asked_s = time.monotonic()
+    await held.beat()
+    while time.monotonic() < asked_s + 1.51:
+        await asyncio.sleep(0.01)
+    assert list(held) == []
+
+
 async def test_a_store_that_is_too_slow_to_take_lanes_back_is_said_to_be(
     leases: SharedLeases, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
