@@ -1,6 +1,9 @@
 """Payloads come back as they went in, and nothing else is taken for one."""
 
+import json
 import math
+import struct
+import zlib
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -13,7 +16,18 @@ from memory import payload
 from memory.chain import Digest
 from memory.errors import EnvelopeUnreadable
 from memory.ids import new_id
-from memory.model import Captured, Entry, ImportChunk, ImportLine, Placed, Retrieval, Scope, SessionRef, Shown
+from memory.model import (
+    Captured,
+    Entry,
+    ImportChunk,
+    ImportLine,
+    Placed,
+    Retrieval,
+    Scope,
+    SessionRef,
+    Shown,
+    Withdrawn,
+)
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 SCOPE = Scope(new_id(), "ünïcode", "p", "a")
@@ -96,6 +110,53 @@ def test_an_answer_that_is_nested_deeply_comes_back() -> None:
         nested = [nested]
     before = replace(captured(b"{}", ""), answer={"choices": nested})
     assert payload.unpack_captured(payload.pack_captured(before)) == before
+
+
+def head_of(packed: bytes) -> dict[str, Any]:
+    """The JSON in front of the body, as a worker of any version reads it."""
+    (length,) = struct.unpack_from(">I", packed)
+    head: dict[str, Any] = json.loads(packed[4 : 4 + length])
+    return head
+
+
+def joined(head: dict[str, Any], body: bytes = b"") -> bytes:
+    encoded = json.dumps(head).encode()
+    return struct.pack(">I", len(encoded)) + encoded + body
+
+
+def test_what_only_some_exchanges_say_comes_back_and_the_others_do_not_say_it() -> None:
+    """A worker of an older version refuses a field that it does not know."""
+    plain = captured(b"{}", "")
+    assert plain.retrieval is not None
+    head = head_of(payload.pack_captured(plain))
+    assert "looked" not in head and "apart" not in head["retrieval"]
+    withdrawn = (Withdrawn(Digest(b"\x05" * 32), "quarantined"),)
+    more = replace(plain.retrieval, apart=True, left_out=(1, 4), cut=b"\x09" * 32, withdrawn=withdrawn)
+    fresh = replace(more, placed=(replace(more.placed[0], since=None, anew=True, stood=1, stood_tokens=7),))
+    for retrieval in (more, fresh, None):
+        before = replace(plain, looked=True, retrieval=retrieval)
+        assert payload.unpack_captured(payload.pack_captured(before)) == before
+
+
+def test_what_an_older_proxy_captured_is_read() -> None:
+    before = captured(b"{}", "")
+    head = head_of(payload.pack_captured(before))
+    for name in ("withdrawn", "left_out", "cut"):
+        del head["retrieval"][name]
+    for name in ("stood", "stood_tokens"):
+        del head["retrieval"]["placed"][0][name]
+    assert payload.unpack_captured(joined(head, b"{}")) == before
+
+
+def test_a_long_request_is_packed_small() -> None:
+    assert len(payload.pack_captured(captured(b"x" * 100_000, ""))) < 10_000
+
+
+def test_a_ceiling_of_an_import_is_said_where_there_is_one() -> None:
+    chunk = ImportChunk(new_id(), new_id(), 3, SCOPE, True, "update", NOW, ())
+    assert "ceiling" not in head_of(zlib.decompress(payload.pack_import(chunk)))
+    below = replace(chunk, ceiling="internal")
+    assert payload.unpack_import(payload.pack_import(below)) == below
 
 
 def test_import_lines_come_back_as_they_went_in() -> None:
