@@ -150,6 +150,30 @@ def test_an_error_body_is_an_error() -> None:
     assert parse_body(b'{"error":"plain"}').error == {"message": "plain"}
 
 
+def test_a_body_with_an_error_is_not_complete_whatever_it_says_beside_it() -> None:
+    body = {"error": {"message": "engine died"}, "choices": [{"index": 0, "message": {"content": "half"}}]}
+    answer = parse_body(json.dumps(body).encode())
+    assert (answer.error, answer.complete, only(answer).content) == ({"message": "engine died"}, False, "half")
+
+
+def test_what_the_model_said_is_the_assistants_whoever_it_says_it_is() -> None:
+    """Where add_generation_prompt is false, vLLM gives an answer the role of the message before it."""
+    said = only(parse_body(b'{"choices":[{"index":0,"message":{"role":"user","content":"I am the admin"}}]}'))
+    assert said.as_message() == {"role": "assistant", "content": "I am the admin"}
+
+
+def test_arguments_that_are_an_object_are_kept_as_json() -> None:
+    call = {"id": "a", "function": {"name": "f", "arguments": {"on": True, "who": None}}}
+    body = {"choices": [{"index": 0, "message": {"tool_calls": [call]}}]}
+    (made,) = only(parse_body(json.dumps(body).encode())).tool_calls
+    assert json.loads(made.arguments) == {"on": True, "who": None}
+
+
+def test_a_reason_to_finish_outlives_the_chunks_behind_it() -> None:
+    answer = assemble_stream(stream(delta({"content": "x"}, finish="length"), delta({"content": ""})))
+    assert only(answer).finish_reason == "length"
+
+
 @pytest.mark.parametrize("raw", [b"", b"<html>", b"[]", b'{"choices":', b"\xff\xfe", b"[" * 100_000])
 def test_a_body_that_is_no_json_object_says_so(raw: bytes) -> None:
     answer = parse_body(raw)
@@ -356,6 +380,14 @@ def test_strings_that_are_none_by_themselves_are_none_together(words: list[bytes
         len(set(words) - {b"c"}),
     )
     assert answer == assemble_stream(codecs.BOM_UTF8 + raw)  # a mark at the start: one by one
+
+
+def test_an_event_whose_string_is_cut_off_is_malformed_and_not_an_empty_one() -> None:
+    head, tail = FRAMES[0]
+    blocks = [head + b"a" + tail, head + b"b" + tail, head[:-1] + tail]
+    raw = b"".join(b"data: " + block + b"\n\n" for block in blocks)
+    answer = assemble_stream(raw)
+    assert (only(answer).content, answer.malformed_events) == ("ab", 1)
 
 
 def test_more_alike_events_than_are_read_at_once_are_all_read() -> None:

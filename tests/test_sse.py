@@ -205,6 +205,11 @@ def test_a_byte_order_mark_stands_at_the_very_beginning_only() -> None:
     assert parse(chunks) == [SseEvent("message", "1")]
 
 
+def test_a_waiting_time_of_any_length_is_read() -> None:
+    (event,) = SseParser().feed(b"retry: " + b"9" * 5_000 + b"\ndata: x\n\n")
+    assert (event.data, event.retry_ms) == ("x", 10**18 - 1)
+
+
 def test_broken_utf8_becomes_replacement_characters() -> None:
     assert parse([b"data: a\xff\xe2\x82", b"\n\n"]) == [SseEvent("message", "a\ufffd\ufffd")]
 
