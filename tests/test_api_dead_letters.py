@@ -1,5 +1,7 @@
 """Dead letters can be listed and tried again, by their own tenant alone. Real Valkey, real queue."""
 
+import base64
+import json
 from collections.abc import AsyncIterator
 from urllib.parse import quote
 from uuid import UUID
@@ -74,6 +76,29 @@ async def test_others_dead_letters_and_newer_ones_hide_none(queue: RedisQueue, m
         for wrong in (f"{first}0", "live-00/x", "live-00/1-1", "x"):
             path = f"/memory/v1/queue/dead/{quote(wrong, safe='')}/replay"
             assert (await call("POST", path, headers=KEY))[0] == 404
+
+
+async def test_dead_letters_are_walked_to_the_last_also_where_some_are_tried_again_meanwhile(queue: RedisQueue) -> None:
+    buried_ids = [str((await buried(queue, OURS)).exchange_id) for _ in range(7)]
+    await buried(queue, THEIRS)
+    async with serving(parts(door=Keyed("memory:admin"), queue=queue)) as call:
+        walked: list[str] = []
+        path = "/memory/v1/queue/dead?limit=2"
+        while path:
+            page = (await call("GET", path, headers=KEY))[1]
+            walked += [letter["exchange_id"] for letter in page["data"]]
+            for letter in page["data"]:
+                again = f"/memory/v1/queue/dead/{quote(letter['id'], safe='')}/replay"
+                assert (await call("POST", again, headers=KEY))[0] == 200
+            path = f"/memory/v1/queue/dead?limit=2&cursor={page['next_cursor']}" if page["next_cursor"] else ""
+        assert walked == buried_ids[::-1]
+        bad = page_cursor(["dead letters", "desc", "live-00/x"])
+        status, body = await call("GET", f"/memory/v1/queue/dead?cursor={bad}", headers=KEY)
+        assert (status, body["error"]["param"]) == (400, "cursor")
+
+
+def page_cursor(inner: list[str]) -> str:
+    return base64.urlsafe_b64encode(json.dumps(inner).encode()).decode().rstrip("=")
 
 
 async def test_a_key_without_the_capability_sees_none(queue: RedisQueue) -> None:

@@ -305,15 +305,16 @@ class RedisQueue:
                 *("r", reason, "a", delivery.attempts),
             )
 
-    async def dead_letters(self, limit: int, tenant: UUID | None = None) -> list[DeadLetter]:
-        """The newest `limit` dead letters of all lanes, or of a tenant, newest first. Raises QueueUnavailable.
+    async def dead_letters(self, limit: int, tenant: UUID | None = None, behind: str | None = None) -> list[DeadLetter]:
+        """The newest `limit` dead letters of all lanes, or of a tenant, newest first; those behind the one of this id,
+        be it gone. Raises QueueUnavailable.
 
         Some at a time: a script is given all of an entry, and the server does nothing else meanwhile.
         """
         most = min(limit, _DEAD_AT_ONCE)
         rows: list[tuple[str, Any]] = []
         with faults("list dead letters"):
-            before: dict[str, bytes] = dict.fromkeys(await self._known_lanes(), b"+")
+            before = {lane: _from(lane, behind) for lane in await self._known_lanes()}
             while before:
                 pipe = self._client.pipeline(transaction=False)
                 for lane, last in before.items():
@@ -324,7 +325,7 @@ class RedisQueue:
                         del before[lane]
                     else:
                         before[lane] = b"(" + reply[-1][0]
-        rows.sort(key=lambda found: _id_order(found[1][0]), reverse=True)
+        rows.sort(key=lambda found: (_id_order(found[1][0]), found[0]), reverse=True)
         return [_dead_letter(lane, row) for lane, row in rows[:limit]]
 
     async def dead_letter(self, dead_id: str) -> DeadLetter | None:
@@ -460,6 +461,15 @@ def _delivery(lane: str, entry_id: bytes, fields: dict[bytes, bytes], attempts: 
         envelope=fields.get(b"e", b""),
     )
     return Delivery(entry=entry, lane=lane, delivery_id=entry_id.decode(), attempts=attempts)
+
+
+def _from(lane: str, behind: str | None) -> bytes:
+    """Where a lane is read backwards from to go on behind a dead letter of any lane; of two of one moment the one of
+    the later lane is first."""
+    if behind is None:
+        return b"+"
+    its_lane, _, entry_id = behind.partition("/")
+    return (b"" if lane < its_lane else b"(") + entry_id.encode()
 
 
 def _dead_letter(lane: str, row: Any) -> DeadLetter:

@@ -281,7 +281,7 @@ CALLS: Final = (
         "What could not be stored for its own fault: ids and reasons, never content.",
         schemas.DeadLetterList,
         errors=CALLER,
-        parameters=("limit", "scope"),
+        parameters=("limit", "cursor", "scope"),
     ),
     Call(
         "POST",

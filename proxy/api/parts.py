@@ -214,8 +214,10 @@ class WorksOn(Protocol):
 class Depths(Protocol):
     """How much waits in the durable queue, and what was given up."""
 
-    async def dead_letters(self, limit: int, tenant: UUID | None = None) -> Sequence[Letter]:
-        """The newest dead letters, or those of a tenant, newest first. Raises QueueUnavailable."""
+    async def dead_letters(self, limit: int, tenant: UUID | None = None, behind: str | None = None) -> Sequence[Letter]:
+        """The newest dead letters, or those of a tenant, newest first; those behind the one of an id, be it gone.
+        Raises QueueUnavailable.
+        """
 
     async def dead_letter(self, dead_id: str) -> Letter | None:
         """One of them. Raises QueueUnavailable."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import re
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final
@@ -19,12 +20,13 @@ from memory.errors import NotFound, QueueUnavailable, StoreUnavailable
 from memory.ports import QueueDepth
 from proxy.api.answers import said
 from proxy.api.asking import Caller, caller_of, parameters
-from proxy.api.paging import page_of
+from proxy.api.paging import bad_cursor, page_of
 from proxy.api.parts import Depths, Holds, Letter, OwnParts
 from proxy.api.schemas import DeadLetterList, DeadLetterSaid, QueueSaid, ReplayedSaid
 
-DEAD_LETTERS_MAX: Final = 1_000  # of a tenant, newest first
+DEAD_LETTERS_MAX: Final = 1_000  # of a tenant, newest first, at once
 _COUNT_S_MAX: Final = 1.0
+_DEAD_ID: Final = re.compile(r"[a-z]+-\d\d/[1-9]\d{0,18}-\d{1,19}", re.ASCII)
 
 
 class WithBackground:
@@ -35,9 +37,9 @@ class WithBackground:
         self._count = count
         self._last = 0
 
-    async def dead_letters(self, limit: int, tenant: UUID | None = None) -> Sequence[Letter]:
+    async def dead_letters(self, limit: int, tenant: UUID | None = None, behind: str | None = None) -> Sequence[Letter]:
         """See Depths."""
-        return await self._queue.dead_letters(limit, tenant)
+        return await self._queue.dead_letters(limit, tenant, behind)
 
     async def dead_letter(self, dead_id: str) -> Letter | None:
         """See Depths."""
@@ -87,16 +89,19 @@ class DeadLetters:
         self._parts = parts
 
     async def list(self, request: web.Request) -> web.Response:
-        """The newest, newest first. Raises StoreUnavailable while the queue cannot be asked."""
+        """Newest first. Raises StoreUnavailable while the queue cannot be asked."""
         caller = caller_of(request, self._parts.door, "memory:admin")
-        limit = page_of(parameters(request, ("limit",)), "dead letters").limit
+        page = page_of(parameters(request, ("limit", "cursor")), "dead letters")
+        limit = min(page.limit, DEAD_LETTERS_MAX)
+        found = await self._own(caller, limit + 1, _place(page.cursor))
         rows = [
             DeadLetterSaid(
                 id=letter.dead_id, exchange_id=str(letter.exchange_id), reason=letter.reason, attempts=letter.attempts
             )
-            for letter in await self._own(caller, limit)
+            for letter in found[:limit]
         ]
-        return said(DeadLetterList(data=rows, next_cursor=None))
+        last = found[limit - 1].dead_id if len(found) > limit else None
+        return said(DeadLetterList(data=rows, next_cursor=page.next_cursor(last)))
 
     async def replay(self, request: web.Request) -> web.Response:
         """Put one back into its lane. Raises NotFound, StoreUnavailable."""
@@ -110,9 +115,16 @@ class DeadLetters:
                 raise NotFound("there is no such dead letter")
         return said(ReplayedSaid(id=dead_id, replayed=True))
 
-    async def _own(self, caller: Caller, limit: int) -> Sequence[Letter]:
+    async def _own(self, caller: Caller, limit: int, behind: str | None) -> Sequence[Letter]:
         with _asked():
-            return await self._parts.queue.dead_letters(min(limit, DEAD_LETTERS_MAX), caller.scope.tenant)
+            return await self._parts.queue.dead_letters(limit, caller.scope.tenant, behind)
+
+
+def _place(cursor: str | None) -> str | None:
+    """The id of the dead letter to go on behind. Raises MemoryInvalid."""
+    if cursor is not None and _DEAD_ID.fullmatch(cursor) is None:
+        raise bad_cursor()
+    return cursor
 
 
 @contextmanager
