@@ -170,7 +170,7 @@ CALLS: Final = (
         "GET",
         "/memory/v1/sessions",
         "listSessions",
-        "Conversations by when they began, newest first.",
+        "Conversations by when they were first stored, newest first.",
         schemas.SessionList,
         parameters=("limit", "cursor", "order", "scope"),
         errors=CALLER,

@@ -60,7 +60,7 @@ class Records(Protocol):
     async def sessions(
         self, scope: Scope, *, limit: int, cursor: str | None = None, order: Order = "desc"
     ) -> Page[SessionRecord]:
-        """Conversations by when they began. Raises MemoryInvalid for a bad cursor."""
+        """Conversations by when they were first stored. Raises MemoryInvalid for a bad cursor."""
 
     async def session(self, scope: Scope, name: str) -> SessionRecord:
         """A conversation by its label, else its id. Raises NotFound."""

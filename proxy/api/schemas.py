@@ -266,8 +266,8 @@ class SessionListed(Said):
     id: str = Field(description="The value of X-Memory-Session.")
     turns: int
     summarised_turns: int = Field(description="How many turns, from the first, the rolling summary covers.")
-    created_at: Moment
-    last_at: Moment
+    created_at: Moment = Field(description="When the first of it was stored; of an imported one, when that was done.")
+    last_at: Moment = Field(description="The time of its latest turn.")
     ended_at: Moment | None = Field(description="When its client said that it ended; it may have gone on since.")
     attributes: dict[str, Any]
 
@@ -317,8 +317,8 @@ class SessionSaid(Said):
     working: WorkingSaid | None = Field(
         description="What it is about now; null behind the first page, and where session.working_tokens is 0."
     )
-    created_at: Moment
-    last_at: Moment
+    created_at: Moment = Field(description="When the first of it was stored; of an imported one, when that was done.")
+    last_at: Moment = Field(description="The time of its latest turn.")
     ended_at: Moment | None
     attributes: dict[str, Any]
     turns: list[TurnSaid]

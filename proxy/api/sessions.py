@@ -49,7 +49,7 @@ class Sessions:
         self._parts = parts
 
     async def list(self, request: web.Request) -> web.Response:
-        """Conversations by when they began, newest first."""
+        """Conversations by when they were first stored, newest first."""
         caller = caller_of(request, self._parts.door, "memory:read:own")
         page = page_of(parameters(request, PARAMETERS), "sessions")
         found = await self._parts.records.sessions(caller.scope, limit=page.limit, cursor=page.cursor, order=page.order)
