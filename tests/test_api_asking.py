@@ -15,7 +15,7 @@ from multidict import CIMultiDict
 
 from memory.errors import MemoryInvalid, Unprocessable
 from memory.ids import new_id
-from proxy.api.asking import json_object, to_rfc3339, validated
+from proxy.api.asking import json_object, moment_in, parameters, to_rfc3339, validated
 from proxy.api.documents import _ordinal
 from proxy.api.memories import version_in
 from proxy.api.paging import page_of
@@ -189,6 +189,16 @@ def test_a_time_that_is_written_is_read_again(moment: datetime) -> None:
 )
 def test_a_time_without_an_offset_is_none(text: str) -> None:
     assert rfc3339(text) is None
+
+
+def test_an_offset_keeps_its_plus_where_a_query_was_not_percent_encoded() -> None:
+    asked = make_mocked_request("GET", "/?since=2026-11-21T09:30:00+01:00&until=2026-11-21T08:30:00%2B00:00")
+    given = parameters(asked, {"since", "until"})
+    since, until = moment_in(given, "since"), moment_in(given, "until")
+    assert since == until == datetime(2026, 11, 21, 8, 30, tzinfo=UTC)
+    for odd in ("2026-11-21 09:30", "2026-11-21T09:30:00 ", "2026-11-21 09:30:00"):
+        with pytest.raises(MemoryInvalid):
+            moment_in({"since": odd}, "since")
 
 
 @pytest.mark.parametrize(

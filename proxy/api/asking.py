@@ -46,6 +46,7 @@ SESSION_CHARS_MAX: Final = 256
 # Bound of a body that is read whole, in bytes. An import is not: it is read line by line.
 BODY_BYTES_MAX: Final = 1_048_576
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", re.ASCII)
+_LOST_PLUS: Final = re.compile(r" (\d\d:\d\d)$", re.ASCII)
 M = TypeVar("M", bound=BaseModel)
 
 
@@ -255,9 +256,11 @@ def validated(model: type[M], value: dict[str, Any]) -> M:
 
 
 def moment_in(given: Mapping[str, str], name: str) -> datetime | None:
-    """The time that a parameter says. Raises MemoryInvalid for what is none."""
+    """The time that a parameter says. A plus that was not percent-encoded is a space by the time it is here. Raises
+    MemoryInvalid for what is none.
+    """
     raw = given.get(name)
-    moment = None if raw is None else rfc3339(raw)
+    moment = None if raw is None else rfc3339(_LOST_PLUS.sub(r"+\1", raw))
     if raw is not None and moment is None:
         raise MemoryInvalid(f"{name} must be {TIME}", param=name)
     return moment
