@@ -74,13 +74,15 @@ class KeyedDoor:
             await asyncio.sleep(REFRESH_S)
 
     async def read(self) -> None:
-        """Read the table once; an unreadable one leaves what is held."""
+        """Read the table once; an unreadable one leaves what is held, and so does one that was asked for before it."""
+        asked_at = time.monotonic()
         try:
-            self._keys = await self._table.all_active(datetime.now(UTC))
-            self._signers = _by_prefix(self._keys.values())
-            self._read_at = time.monotonic()
+            keys = await self._table.all_active(datetime.now(UTC))
         except StoreUnavailable as fault:
             event(log, "key_table_unreadable", logging.WARNING, fault=str(fault))
+            return
+        if asked_at >= self._read_at:
+            self._keys, self._signers, self._read_at = keys, _by_prefix(keys.values()), asked_at
 
     def admit(self, request: web.Request) -> Credential:
         """The caller's credential. Raises InvalidApiKey, AuthUnavailable."""

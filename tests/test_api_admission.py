@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import asyncio
+import hashlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import fields, replace
+from datetime import datetime
 from typing import Any, cast
 from uuid import UUID
 
 import pytest
 from aiohttp import web
-from aiohttp.test_utils import TestClient, TestServer
+from aiohttp.test_utils import TestClient, TestServer, make_mocked_request
 
 from memory.audit import Journal, Note
 from memory.canary import Canaries
 from memory.errors import InvalidApiKey, QueueUnavailable
+from memory.key_table import OpenedKey
 from memory.ports import QueueDepth
 from memory.telemetry import Metrics
+from policies.capability_token import Authority
 from proxy.api.own import OwnApi, OwnParts
-from proxy.auth import OpenDoor
+from proxy.auth import KeyedDoor, OpenDoor
 from proxy.identity import Credential
 from proxy.passages import Passages
 from proxy.readiness import Readiness
@@ -234,3 +239,31 @@ async def test_a_fault_of_ours_is_answered_in_our_form_and_its_place_is_in_the_l
     said = [record for record in caplog.records if record.name == "memory_proxy.http"]
     assert said and all(record.levelname == "ERROR" for record in said)
     assert any(record.exc_info for record in said)
+
+
+async def test_a_key_that_was_revoked_does_not_come_back_with_a_reading_that_was_begun_before() -> None:
+    """At the start two read the table; the store is slow for one of them."""
+    secret, began, goes_on = "mp-0000", asyncio.Event(), asyncio.Event()
+    key = OpenedKey(UUID(int=2), UUID(int=1), secret, None, Authority())
+
+    class Table:
+        keys: Mapping[bytes, OpenedKey] = {hashlib.sha256(secret.encode()).digest(): key}
+
+        async def all_active(self, now: datetime) -> Mapping[bytes, OpenedKey]:
+            found = self.keys
+            if not began.is_set():
+                began.set()
+                await goes_on.wait()
+            return found
+
+    door, asks = KeyedDoor(table := Table(), stale_max_s=60), {"Authorization": f"Bearer {secret}"}
+    reading = asyncio.create_task(door.read())
+    await began.wait()
+    await door.read()
+    assert door.admit(make_mocked_request("GET", "/", headers=asks)).key_id == key.key_id
+    table.keys = {}
+    await door.read()
+    goes_on.set()
+    await reading
+    with pytest.raises(InvalidApiKey):
+        door.admit(make_mocked_request("GET", "/", headers=asks))
