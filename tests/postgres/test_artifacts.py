@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Collection, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -131,3 +132,42 @@ async def test_no_row_names_bytes_that_a_slow_removal_takes(
         assert await removing == 1
         again = await kept(made, store, blobs, b"12345678", UNDO.days + 1)
         assert await blobs.has(again.owner, again.blob)
+
+
+class BlockedBlobs(DirectoryBlobs):
+    """A disk that takes its time to collect, in a thread that nobody can end."""
+
+    begun, goes_on = threading.Event(), threading.Event()
+
+    def _collect(self, owner: Owner, referenced: frozenset[str], now: datetime, at_once: bool) -> Collected:
+        self.begun.set()
+        self.goes_on.wait(30)
+        return super()._collect(owner, referenced, now, at_once)
+
+
+async def test_no_row_names_bytes_that_a_removal_takes_whose_worker_is_ended(
+    postgres: TestDatabase, tmp_path: Path
+) -> None:
+    async def key_of(_: UUID) -> bytes:
+        return bytes(32)
+
+    async with stores(postgres) as made:
+        await made.write.commit(exchange(made.scope(), "s", 0), now=T0)
+        blobs = BlockedBlobs(tmp_path)
+        store = ArtifactStore(made.database, made.scopes, postgres.embeddings, AuditLog(made.database, key_of), blobs)
+        keeper, scope = BlobKeeper(made.database, blobs), made.scope()
+        first = await kept(made, store, blobs, b"12345678", 0)
+        note = noted(scope.tenant, "test", "artifact.delete", at=T0)
+        await store.delete(scope, first.artifact_id, now=T0, note=note)
+        over = T0 + UNDO + timedelta(seconds=1)
+        removing = asyncio.create_task(keeper.forget(scope.tenant, [first.owner.scope_id], over))
+        assert await asyncio.to_thread(blobs.begun.wait, 10)
+        removing.cancel()
+        adding = asyncio.create_task(kept(made, store, blobs, b"12345678", UNDO.days + 1))
+        await asyncio.wait([adding], timeout=1)
+        blobs.goes_on.set()
+        await asyncio.wait([adding, removing])
+        with pytest.raises(StoreUnavailable, match="send it again"):
+            again = await adding
+            assert await blobs.has(again.owner, again.blob), "kept, and its bytes are gone"
+        assert removing.cancelled()

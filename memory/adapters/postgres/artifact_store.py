@@ -225,11 +225,14 @@ class BlobKeeper:
 
 
 async def _awake(tx: Transaction, work: Coroutine[Any, Any, Collected]) -> Collected:
-    """What this work comes to; the transaction, and with it what it has locked, lasts as long."""
+    """What this work comes to; the transaction, and with it what it has locked, lasts as long, cancelled or not."""
     working = asyncio.create_task(work)
     try:
         while not (await asyncio.wait((working,), timeout=AWAKE_S))[0]:
             await tx.value("ping")
+    except asyncio.CancelledError:
+        await asyncio.wait((working,))  # no thread can be ended: what it takes is taken before the lock is given back
+        raise
     finally:
         working.cancel()
     return working.result()
