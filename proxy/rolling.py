@@ -82,9 +82,18 @@ def _claimed(run: Path, generation: int) -> bool:
                 old.unlink(missing_ok=True)
         claim.touch(exist_ok=False)
     except FileExistsError:
+        return _taken_over(claim)
+    except OSError as fault:
+        event(log, "no_claim", logging.WARNING, fault=str(fault))
+    return True
+
+
+def _taken_over(claim: Path) -> bool:
+    """Whether it was long ago that another asked. One that is gone by now has given way to that of a later switch."""
+    try:
         if abs(time.time() - claim.stat().st_mtime) < CLAIM_S:  # a clock that was turned back holds nothing up
             return False
         os.utime(claim)
-    except OSError as fault:
-        event(log, "no_claim", logging.WARNING, fault=str(fault))
+    except FileNotFoundError:
+        return False
     return True

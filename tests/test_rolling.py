@@ -94,6 +94,20 @@ async def test_a_roll_that_was_not_heard_is_asked_for_again(tmp_path: Path, hups
     assert len(hups) == 2
 
 
+def test_a_claim_that_a_sibling_takes_away_for_a_later_one_is_not_asked_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It follows a switch that this worker has not heard of yet, in the moment in which this one looks at the claim."""
+
+    def touched(claim: Path, **_: object) -> None:
+        claim.unlink()
+        raise FileExistsError(claim)
+
+    (tmp_path / "rolled-to-2").touch()
+    monkeypatch.setattr(Path, "touch", touched)
+    assert not rolling._claimed(tmp_path, 2)
+
+
 async def test_a_machine_without_the_model_goes_on_with_the_former(tmp_path: Path, hups: list[int]) -> None:
     store = Store()
     await followed(follower(store, tmp_path, here=False), store=store)
