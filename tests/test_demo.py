@@ -202,3 +202,41 @@ async def test_what_takes_long_says_so_and_ends_with_its_time() -> None:
         await asyncio.sleep(2.1)
     assert "fetching … 3 of 9 MiB (2 s)" in out.getvalue()
     assert "fetching: 2." in out.getvalue()
+
+
+_TOLD_TO_STOP_WHILE_IT_WAITS = """
+import os, signal, threading, time
+from types import SimpleNamespace
+
+waits, sleeps = threading.Condition.wait, time.sleep
+
+
+def told(way):
+    def waiting(*asked):
+        os.kill(os.getpid(), signal.SIGTERM)
+        return way(*asked)
+
+    return waiting
+
+
+threading.Condition.wait, time.sleep = told(waits), told(sleeps)
+
+
+class CommonParams:
+    def __init__(self):
+        self.model, self.cpuparams = SimpleNamespace(), SimpleNamespace()
+
+
+class Server:
+    def __init__(self, params):
+        self.listening_address = "http://127.0.0.1:1"
+"""
+
+
+def test_the_model_server_stops_whenever_it_is_told_to(tmp_path: Path) -> None:
+    """Not only where it holds no lock that its handler of the signal would wait for."""
+    (tmp_path / "xllamacpp.py").write_text(_TOLD_TO_STOP_WHILE_IT_WAITS)
+    path = os.pathsep.join((str(tmp_path), str(Path(demo_model.__file__).parents[2])))
+    command = [sys.executable, "-P", "-m", "proxy.cli.demo_model_server", "model.gguf", "small"]
+    done = subprocess.run(command, env={**os.environ, "PYTHONPATH": path}, capture_output=True, timeout=20, check=True)
+    assert json.loads(done.stdout) == {"url": "http://127.0.0.1:1"}

@@ -11,7 +11,7 @@ import json
 import os
 import signal
 import sys
-import threading
+import time
 
 import xllamacpp
 
@@ -36,10 +36,9 @@ def main(gguf: str, name: str) -> int:
     server = xllamacpp.Server(params)
     sys.stdout.write(json.dumps({"url": server.listening_address}) + "\n")
     sys.stdout.flush()
-    stop = threading.Event()
-    signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    while not stop.wait(PARENT_POLL_S) and os.getppid() == parent:
-        pass
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    while os.getppid() == parent:
+        time.sleep(PARENT_POLL_S)
     return 0
 
 
