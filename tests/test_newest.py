@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from policies.newest import Statement, kinds_asked, settle, values
+from policies.newest import DEPTH, Statement, kinds_asked, settle, values
 
 MARCH = datetime(2026, 3, 1, tzinfo=UTC)
 TERMS = {"deadline": 2.0, "sprint": 3.0, "first": 1.0}
@@ -48,6 +48,23 @@ def test_an_older_value_points_to_the_newest_that_says_otherwise() -> None:
     newest = said("The sprint deadline moved again to April 9.", 20)
     for statements, later in (([OLD, NEW, newest], {0: 2, 1: 2}), ([newest, NEW, OLD], {1: 0, 2: 0}), ([NEW], {})):
         assert settle(DATES, statements, TERMS, lambda one, other: 0.9).later == later
+
+
+def test_the_newer_value_that_stands_first_stays_before_what_stands_between() -> None:
+    between = said("Who will test it?", 3)
+    assert order(NEW, between, OLD) == [0, 1, 2]
+
+
+def test_two_words_that_half_the_world_uses_make_no_common_subject() -> None:
+    weights = {"is": 0.2, "at": 0.2, "deadline": 3.0, "sprint": 3.0}
+    older, newer = (replace(one, terms=frozenset({"is", "at"})) for one in (OLD, NEW))
+    assert settle(DATES, [older, newer], weights, lambda one, other: 0.9).order == [0, 1]
+
+
+def test_only_the_best_are_held_against_each_other() -> None:
+    between = [said("Who will test it?", 3)] * (DEPTH - 2)
+    assert order(OLD, *between, NEW)[:2] == [DEPTH - 1, 0]
+    assert order(OLD, *between, between[0], NEW)[:2] == [0, 1]
 
 
 @pytest.mark.parametrize(
