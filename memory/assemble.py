@@ -137,12 +137,13 @@ def build_block(
     if not taken:
         return Block("", 0, (), left_out)
     taken.sort(key=lambda pair: _order(pair[0]))
-    text = _written(taken, {candidate.memory_id for candidate, _ in taken} | standing)
+    said_by_others = {memory_id for memory_id, why in left_out.items() if why == SHOWN}
+    text = _written(taken, {candidate.memory_id for candidate, _ in taken} | standing | said_by_others)
     return Block(text, counter.count(text), tuple(candidate for candidate, _ in taken), left_out)
 
 
 def _written(taken: Sequence[tuple[Candidate, str]], shown: Set[UUID]) -> str:
-    """The block of these items, in their order; `shown` are in the conversation, here or before."""
+    """The block of these items, in their order; what `shown` say is in the conversation, here or before."""
     restored = "".join(_opened(one, shown) + item for one, item in taken if one.section not in _APART)
     given = "".join(_opened(one, shown) + item for one, item in taken if one.section == "given")
     style = "".join(_opened(one, shown) + item for one, item in taken if one.section == "persona")

@@ -54,6 +54,13 @@ def test_a_procedure_stands_for_its_turn_whichever_ranks_first(first: bool) -> N
     assert "| 2. push the image" in made.text
 
 
+def test_an_older_wording_says_that_it_changed_where_a_procedure_stands_for_the_newer_turn() -> None:
+    older = candidate(3, "To deploy I run make push." + " And my boat is called Halcyon." * 5)
+    made = block(procedure(1), teaching(2), replace(older, later=UUID(int=2)))
+    assert made.left_out == {UUID(int=2): SHOWN}
+    assert "[2026-03-01 user, changed later] To deploy I run make push." in made.text
+
+
 def test_a_turn_that_says_much_else_stays() -> None:
     made = block(procedure(1), teaching(2, TAUGHT + " And my boat is called Halcyon." * 5))
     assert set(made.memory_ids) == {UUID(int=1), UUID(int=2)}
