@@ -377,6 +377,31 @@ async def test_an_episode_that_a_person_hid_leaves_its_month_too(night: Night) -
     assert await night.run(LATER + 51 * DAY) == {}
 
 
+@pytest.mark.parametrize("how", ["rejected", "rejected later", "quarantined"])
+async def test_an_episode_that_is_rejected_or_held_back_is_told_by_no_month(
+    night: Night, postgres: TestDatabase, how: str
+) -> None:
+    await many(night)
+    if how == "rejected later":
+        await night.run(LATER + 50 * DAY)
+        assert any("Lisbon" in row.content for row in await told(night, "month"))
+    (lisbon,) = [row for row in await told(night, "episode") if "Lisbon" in row.content]
+    if how == "quarantined":
+        postgres.psql(
+            "UPDATE memories SET quarantined_at = now(), quarantine_reason = 'planted' "
+            f"WHERE memory_id = '{lisbon.memory_id}'"
+        )
+    else:
+        change = MemoryChange(validation_status="rejected")
+        await night.stores.records.patch_memory(
+            night.stores.scope(), lisbon.memory_id, lisbon.version, change, LATER + 51 * DAY
+        )
+    await night.run(LATER + 52 * DAY)
+    months = await told(night, "month")
+    assert months and all("Lisbon" not in row.content for row in months)
+    assert await night.run(LATER + 52 * DAY) == {}
+
+
 async def test_killed_at_any_call_each_episode_is_in_one_month(night: Night, postgres: TestDatabase) -> None:
     commits = await many(night)
     night.now = LATER + 50 * DAY
