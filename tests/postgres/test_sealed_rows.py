@@ -144,6 +144,7 @@ async def test_a_value_copied_elsewhere_does_not_open(vault: Vaulted, how: str) 
         vault.postgres.psql(statement)
     shown = {row.memory_id: row for row in await loaded(vault)}
     assert shown[second].content == "" and not shown[second].visible
+    assert (await vault.stores.records.memory(vault.stores.scope(), second, now=LATER)).content == ""
     assert shown[first].content == f"first {WORD}"
 
 
