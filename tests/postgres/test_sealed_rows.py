@@ -222,6 +222,18 @@ async def test_an_edit_of_a_sealed_memory_stays_sealed_and_lowering_it_opens_it(
     assert moment.attributes == {"topic": WORD}
 
 
+async def test_new_attributes_of_a_sealed_memory_are_kept_and_lie_sealed(vault: Vaulted) -> None:
+    scope = vault.stores.scope()
+    made = confidential(exchange(scope, "s", 0, (f"I live on {WORD}",)))
+    await vault.stores.write.commit(made, now=T0)
+    one, records = made.memories[0].memory_id, vault.stores.records
+    for version, attributes in ((1, {"topic": f"{WORD} by night"}), (2, {})):
+        await records.patch_memory(scope, one, version, MemoryChange(attributes=attributes), LATER)
+        held = await records.memory(scope, one, now=LATER)
+        assert (held.content, held.attributes) == (f"I live on {WORD}", attributes)
+        assert WORD not in vault.raw()
+
+
 async def test_what_was_sealed_while_a_sweep_looked_at_it_stays_sealed(vault: Vaulted) -> None:
     scope = vault.stores.scope()
     made = exchange(scope, "s", 0, (f"I live on {WORD}, and my token is {SECRET}",))
