@@ -19,7 +19,7 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from memory.audit import Audit
-from memory.errors import CapabilityMissing, Refused, UpstreamUnreachable
+from memory.errors import CapabilityMissing, EncodingRefused, Refused, UpstreamUnreachable
 from memory.off_loop import off_loop
 from memory.passage import note
 from memory.telemetry import Metrics, event
@@ -109,6 +109,7 @@ class Front:
     async def _answer(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
             credential = request[CREDENTIAL] = ANYBODY if is_preflight(request) else self._door.admit(request)
+            require_plain_transfer(request)
             with self._in_flight.one(credential.tenant) as request[BODY]:
                 if self._use is not None and (asked := self._use.begin(credential)) is not None:
                     request[USE] = asked
@@ -155,6 +156,15 @@ def is_preflight(request: web.Request) -> bool:
     """Whether it is a browser's question before a request of another site (CORS), which never has a key with it."""
     asks = "Origin" in request.headers and "Access-Control-Request-Method" in request.headers
     return request.method == "OPTIONS" and asks and not request.body_exists and not is_websocket(request)
+
+
+def require_plain_transfer(request: web.Request) -> None:
+    """That a body is in no transfer coding but `chunked`: the others are of this hop, and nothing here undoes them.
+    Raises EncodingRefused.
+    """
+    coding = request.headers.get("Transfer-Encoding", "chunked").strip().lower()
+    if coding != "chunked":
+        raise EncodingRefused("send the body in no Transfer-Encoding but chunked", param="Transfer-Encoding")
 
 
 def model_in(body: bytes) -> object:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.raw_http import RawAnswer, connect, exchange, read_answer, request_bytes, send
+from tests.e2e.raw_http import RawAnswer, chunked, connect, exchange, read_answer, request_bytes, send
 from tests.e2e.talk import MODEL
 from tests.service_fixture import Service, serving
 
@@ -116,6 +116,16 @@ AMBIGUOUS = {
     "a bare line feed": b"Content-Length: 0\nX: y\r\n\r\n",
     "a NUL in a header": b"X-One: a\0b\r\nContent-Length: 0\r\n\r\n",
 }
+
+
+@pytest.mark.parametrize("path", [CHAT, "/v1/embeddings"])
+def test_a_body_in_a_transfer_coding_that_is_not_undone_is_refused(bounded: Service, path: str) -> None:
+    """The coding is of one hop: sent on without its name, compressed bytes would be read as the body itself."""
+    packed = gzip.compress(b'{"model": "m", "messages": []}')
+    head = b"POST " + path.encode() + b" HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip, chunked\r\n\r\n"
+    answer = exchange(bounded.url, head + chunked([packed]), method="POST")
+    assert (answer.status, code_of(answer)) == (415, "memory_invalid"), answer
+    assert json.loads(answer.body)["error"]["param"] == "Transfer-Encoding"
 
 
 @pytest.mark.parametrize("name", AMBIGUOUS)
