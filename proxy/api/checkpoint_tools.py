@@ -6,6 +6,8 @@ leaves an audit row and a record. Raises what the calls of checkpoints raise.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import Final
 
 from aiohttp import web
@@ -69,8 +71,7 @@ class CheckpointTools:
         asked = await body_as(request, CheckpointLoadArguments)
         found = await self._checkpoints.named(caller, asked.name)
         kept = await kept_call(self._parts, "checkpoint_load", asked, caller, [as_id(found.id, KIND)])
-        lines = [_part(one) for one in found.parts if not one.state]
-        text = FRAME + "".join(lines).rstrip("\n") if lines else "Nothing of it may be given now."
+        text = loaded(found.parts)
         return said(CheckpointToolSaid(tool="checkpoint_load", text=text, retrieval=kept, checkpoint=found))
 
     async def list(self, request: web.Request) -> web.Response:
@@ -112,6 +113,16 @@ class CheckpointTools:
         kept = await kept_call(self._parts, "checkpoint_delete", asked, caller, [as_id(gone.id, KIND)])
         text = f"Checkpoint {harmless(gone.name)} is hidden; it can be shown again until {gone.undo_until:%Y-%m-%d}."
         return said(CheckpointDeleteToolSaid(tool="checkpoint_delete", text=text, retrieval=kept, checkpoint=gone))
+
+
+def loaded(parts: Sequence[PartSaid]) -> str:
+    """What a checkpoint holds, as quotations, and of what is not given how much and why."""
+    lines = [_part(one) for one in parts if not one.state]
+    left = Counter(one.state for one in parts if one.state)
+    why = f"Left out: {', '.join(f'{count} {state}' for state, count in left.items())}." if left else ""
+    if not lines:
+        return f"Nothing of it may be given now. {why}".rstrip()
+    return (FRAME + "".join(lines) + why).rstrip("\n")
 
 
 def _part(one: PartSaid) -> str:
