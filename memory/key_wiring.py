@@ -5,7 +5,9 @@ Named by both wirings and by the commands that read what is stored. Raises Confi
 
 from __future__ import annotations
 
+import logging
 import os
+from datetime import UTC, datetime
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -13,10 +15,14 @@ from typing import Final
 from memory.adapters.postgres.database import Bounds, Database
 from memory.adapters.postgres.keys import KeyStore
 from memory.adapters.postgres.row_vault import vaulted
+from memory.adapters.redis_owner import KEY, owner_of
 from memory.config import Settings
-from memory.errors import ConfigInvalid, EnvelopeUnreadable, StartFailed
+from memory.errors import ConfigInvalid, EnvelopeUnreadable, QueueUnavailable, StartFailed
 from memory.keys import KeyRing
 from memory.master import ENVIRONMENT, LocalMaster, is_there, master_key
+from memory.telemetry import event
+
+log = logging.getLogger(__name__)
 
 TENANTS_LOOKED_AT: Final = 100
 _FEW: Final = Bounds(connections_max=1, acquire_timeout_s=10.0, statement_timeout_ms=60_000)
@@ -67,6 +73,30 @@ async def opens(settings: Settings) -> None:
         ) from fault
     finally:
         await database.close()
+
+
+async def has_its_queue(settings: Settings) -> None:
+    """Refuse a Redis that holds the queue of another store: each would bury what the other captures. One that does not
+    answer now is not asked. Raises StoreUnavailable, StartFailed with the remedy.
+    """
+    if settings.database.url is None or settings.redis.url is None:
+        raise ConfigInvalid("database.url or redis.url is not resolved")
+    database = await Database.open(settings.database.url.get_secret_value(), _FEW)
+    try:
+        store = await KeyStore(database).ensure_tenant("default", datetime.now(UTC))
+    finally:
+        await database.close()
+    try:
+        owner = await owner_of(settings.redis.url.get_secret_value(), store)
+    except QueueUnavailable as fault:
+        event(log, "queue_not_asked", logging.WARNING, fault=str(fault))
+        return
+    if owner != str(store):
+        raise StartFailed(
+            f"redis.url holds the queue of another memory-proxy ({owner}; this one's is {store}), and each would bury "
+            "what the other captures; remedy: give each a database of its own (redis://HOST/1), or, where the other is "
+            f"gone for good with all that waited there, delete the key {KEY} in it"
+        )
 
 
 def _key_place(settings: Settings) -> str:

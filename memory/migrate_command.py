@@ -43,6 +43,7 @@ async def migrated(settings: Settings) -> None:
         )
     await settle(settings, url)
     await _opened(settings)
+    await _claimed(settings)
     await _cleaned(settings)
 
 
@@ -70,6 +71,13 @@ async def _opened(settings: Settings) -> None:
     if settings.data.dir is not None:
         opens: Callable[[Settings], Awaitable[None]] = importlib.import_module("memory.key_wiring").opens
         await opens(settings)
+
+
+async def _claimed(settings: Settings) -> None:
+    """Refuse a queue that is another service's. Raises StoreUnavailable, StartFailed."""
+    if settings.data.dir is not None and settings.redis.url is not None:
+        claim: Callable[[Settings], Awaitable[None]] = importlib.import_module("memory.key_wiring").has_its_queue
+        await claim(settings)
 
 
 async def _cleaned(settings: Settings) -> None:

@@ -34,6 +34,7 @@ from memory.key_wiring import with_keys
 from memory.migrate_command import migrated
 from memory.model import Scope
 from tests.postgres_fixture import DIM, MODEL, MODEL_DIGEST, TEMPLATE, Server, TestDatabase
+from tests.valkey_fixture import ValkeyServer
 
 
 async def test_migrations_and_committed_schema_agree(postgres: TestDatabase) -> None:
@@ -127,6 +128,33 @@ def test_a_command_without_the_services_master_key_is_refused_and_makes_none(
     assert create("acme") == 2
     assert "another master key than" in capsys.readouterr().err
     assert postgres.psql("SELECT string_agg(name, ',') FROM tenants") == "first"
+
+
+async def test_a_start_on_the_queue_of_another_store_is_refused(
+    postgres: TestDatabase,
+    postgres_server: Server,
+    valkey: ValkeyServer,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    """Each would bury the other's entries, which it cannot open."""
+
+    async def nothing(settings: Settings, url: str) -> None:
+        """The model is not what is looked at here."""
+
+    monkeypatch.setattr(migrate_command, "settle", nothing)
+    other = postgres_server.fresh()
+
+    def service(store: TestDatabase, redis: str) -> Settings:
+        urls = {"database.url": store.app, "database.owner_url": store.owner, "redis.url": redis}
+        return load_settings(None, {**urls, "data.dir": str(tmp_path)}, {})
+
+    for _ in range(2):  # at a restart too
+        await migrate_command.migrated(service(postgres, valkey.url))
+    with pytest.raises(StartFailed, match=r"queue of another memory-proxy .*remedy: give each a database of its own"):
+        await migrate_command.migrated(service(other, valkey.url))
+    await migrate_command.migrated(service(other, f"{valkey.url}?db=1"))
+    postgres_server.psql(f"DROP DATABASE {other.name} WITH (FORCE)")
 
 
 async def test_a_journal_of_erasures_that_cannot_be_read_ends_the_start_with_the_remedy(
