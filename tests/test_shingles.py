@@ -37,3 +37,29 @@ def test_a_few_words_in_common_are_no_trace(forgotten: str, other: str) -> None:
 )
 def test_the_words_themselves_are_found_within_others(text: str) -> None:
     assert found(text, f"… {text}, …")
+
+
+@pytest.mark.parametrize(
+    ("forgotten", "around"),
+    [
+        ("รหัสผ่านตู้เซฟของแม่คือสีฟ้า", "เมื่อวานนี้เขาบอกว่า{}ครับผม"),
+        ("ฉันแพ้ถั่วลิสงและอาหารทะเล", "เมื่อวานนี้เขาบอกว่า{}ครับผม"),
+        ("หมอบอกว่าผลตรวจเลือดออกมาไม่ดี", "ว่า{}แล้ว"),
+        ("លោកស្រីរស់នៅភ្នំពេញជាមួយគ្រួសារ", "គាត់និយាយថា{}ហើយ"),
+        ("ကျွန်တော်ရန်ကုန်မှာနေပါတယ်", "သူက{}လို့ပြောတယ်"),
+    ],
+)
+def test_a_sentence_without_blanks_is_found_inside_another(forgotten: str, around: str) -> None:
+    wanted = Shingles(needles_max=8)
+    wanted.add(forgotten)
+    assert wanted.found_in(around.format(forgotten))
+    assert all(needle in forgotten for needle in wanted.needles()) and wanted.needles()
+    assert not wanted.found_in(around.format(""))
+    wanted.said(around.format(forgotten))
+    assert not wanted.found_in(around.format(forgotten))
+
+
+def test_a_word_in_common_is_no_trace_of_a_sentence_without_blanks() -> None:
+    wanted = Shingles()
+    wanted.add("ผมอาศัยอยู่ที่กรุงเทพมหานครและทำงานเป็นวิศวกร")
+    assert not wanted.found_in("เธอไปเที่ยวกรุงเทพมหานครเมื่อปีที่แล้ว")

@@ -2,7 +2,8 @@
 
 A shingle is a run of RUN words (of SHORT_RUN where a text has fewer), by hash() of its words, which Python keys for
 each process anew: nothing of a text is kept. A character of Chinese, Japanese or Korean is a word, and a word of Hindi
-or Tamil has the signs on its letters. Pure.
+or Tamil has the signs on its letters. Thai, Lao, Burmese and Khmer set no blanks between words: there six letters, from
+each letter on, are one, so that it does not matter what they stand beside. Pure.
 """
 
 from __future__ import annotations
@@ -18,10 +19,14 @@ SHORT_RUN: Final = 5
 NEEDLE_BYTES_MIN: Final = 20
 SHINGLES_MAX: Final = 2_000_000
 """About 130 MB. Of longer subjects the first so many are looked for, and the receipt says how many that were."""
-# Thai, Burmese and Khmer set no blanks: there a sign parts, or a whole sentence would be a word.
-_SIGNS: Final = re.sub("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]", "", SIGNS)
-_LETTERS: Final = r"[^\W_\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]"
-_WORD: Final = re.compile(rf"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|{_LETTERS}+(?:[{_SIGNS}]+{_LETTERS}*)*")
+_UNSPACED: Final = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"
+_SIGNS: Final = re.sub(f"[{_UNSPACED}]", "", SIGNS)
+_LETTERS: Final = rf"[^\W_\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af{_UNSPACED}]"
+_SPACED: Final = rf"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|{_LETTERS}+(?:[{_SIGNS}]+{_LETTERS}*)*"
+_LETTERS_RUN: Final = rf"(?:(?=[{_UNSPACED}])[^\W_][{re.sub(f'[^{_UNSPACED}]', '', SIGNS)}]*){{6}}"
+_WORD: Final = re.compile(_SPACED)
+_WORD_OR_RUN: Final = re.compile(rf"(?=({_LETTERS_RUN}))[{_UNSPACED}]|{_SPACED}")
+_HAS_UNSPACED: Final = re.compile(f"[{_UNSPACED}]")
 
 
 class Shingles:
@@ -54,7 +59,7 @@ class Shingles:
         return [run for mark, run in self._needles.items() if mark in self._long or mark in self._short]
 
     def _keep_some(self, text: str) -> None:
-        spans = [found.span() for found in _WORD.finditer(text)]
+        spans = [(found.start(), max(found.end(), found.end(1))) for found in _WORD_OR_RUN.finditer(text)]
         length = RUN if len(spans) >= RUN else SHORT_RUN
         last = len(spans) - length
         for at in {0, last // 3, 2 * last // 3, last} if last >= 0 else ():
@@ -83,7 +88,10 @@ class Shingles:
 
 
 def _words(text: str) -> list[str]:
-    return _WORD.findall(text.casefold())
+    folded = text.casefold()
+    if not _HAS_UNSPACED.search(folded):
+        return _WORD.findall(folded)
+    return [found[1] or found[0] for found in _WORD_OR_RUN.finditer(folded)]
 
 
 def _runs(words: list[str], length: int) -> Iterator[int]:
