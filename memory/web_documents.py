@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import hmac
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -23,6 +24,7 @@ from memory.envelope import Binding, seal
 from memory.errors import Conflict
 from memory.ids import new_id
 from memory.keys import KeyRing
+from memory.master import hkdf
 from memory.model import Scope
 from memory.outside import WebPage
 from memory.parse.blocks import Block, Kind
@@ -72,11 +74,19 @@ class WebDocuments:
         return [await self._keep(scope, actor, page, now) for page in pages if await self._is_wanted(scope, page)]
 
     async def _is_wanted(self, scope: Scope, page: WebPage) -> bool:
-        name = self._name(page)
-        return page.why == "asked" or not await self.store.was_deleted(scope, (name, beside(name)))
+        names = {await self._name(scope, page), name_of(self.redact(storable(page.url)))}
+        return page.why == "asked" or not await self.store.was_deleted(scope, (*names, *map(beside, names)))
 
-    def _name(self, page: WebPage) -> str:
-        return name_of(self.redact(storable(page.url)))
+    async def _name(self, scope: Scope, page: WebPage) -> str:
+        """Its URL without secrets. One in the path says which page it is (a shared link), so that a keyed digest of the
+        path stands for it; one in the query is another at each visit of the same page.
+        """
+        url = storable(page.url)
+        path, clean = url.partition("?")[0], self.redact(url)
+        if self.redact(path) == path:
+            return name_of(clean)
+        key = hkdf(await self.keys.content_key(scope.tenant), b"web names")
+        return name_of(f"{clean}#{hmac.digest(key, path.encode(), 'sha256').hex()[:16]}")
 
     async def _keep(self, scope: Scope, actor: str, page: WebPage, now: datetime) -> UUID:
         parsed, upload_id = parsed_page(page), new_id()
@@ -88,7 +98,7 @@ class WebDocuments:
         upload = Upload(
             upload_id=upload_id,
             subject_id=subject_id,
-            name=self._name(page),
+            name=await self._name(scope, page),
             facts=FileFacts(
                 media_type=parsed.media_type,
                 sha256=hashlib.sha256(said).digest(),

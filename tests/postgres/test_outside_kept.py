@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -37,7 +39,7 @@ def page(text: str = TEXT, url: str = URL, title: str = "Releases", at: datetime
 
 
 def keeps(shelf: Shelf, waiting_max: int = 16) -> WebDocuments:
-    return WebDocuments(shelf.store, shelf.keys, lambda text: text.replace("hunter2", "[redacted]"), waiting_max)
+    return WebDocuments(shelf.store, shelf.keys, partial(re.sub, "hunter2|swordfish", "[redacted]"), waiting_max)
 
 
 async def kept(shelf: Shelf, *pages: WebPage, at: datetime = T0) -> list[UUID]:
@@ -122,6 +124,16 @@ async def test_a_secret_in_a_url_and_a_long_one_are_no_names(shelf: Shelf) -> No
     assert (await shelf.document(document_id)).name == "https://example.org/?password=[redacted]"
     one, other = ("https://example.org/" + "a" * 300 + end for end in "xy")
     assert len(name_of(one)) == NAME_CHARS_MAX and name_of(one) != name_of(other)
+
+
+async def test_pages_that_differ_in_a_secret_of_their_path_are_two(shelf: Shelf) -> None:
+    """A shared link: the secret says which page it is. In a query it is another at each visit."""
+    both = [page(f"Notes of {secret}.", f"https://example.org/s/{secret}") for secret in ("hunter2", "swordfish")]
+    one, other = await kept(shelf, *both)
+    assert one != other
+    names = [(await shelf.document(document_id)).name for document_id in (one, other)]
+    assert all(re.fullmatch(r"https://example\.org/s/\[redacted\]#[0-9a-f]{16}", name) for name in names)
+    assert await kept(shelf, both[0], at=T0 + timedelta(days=1)) == [one]
 
 
 async def test_more_pages_than_may_wait_are_refused(shelf: Shelf) -> None:
