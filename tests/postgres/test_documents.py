@@ -31,6 +31,7 @@ from memory.model import Scope, SessionRef
 from memory.parse.blocks import Block
 from memory.read.conversation import session_ref
 from memory.read.items import Filter
+from memory.stored import MemoryChange
 from memory.telemetry import Metrics
 from memory.write.documents import DocumentParts, Documents
 from memory.write.documents_loop import GIVEN_UP, TAKES_MAX, DocumentsLoop
@@ -521,6 +522,15 @@ async def test_a_chunk_that_a_person_hid_stays_hidden_under_another_label(shelf:
         assert await shelf.recalled() == {BERTH.strip(), CRANE.strip()}, label
     await shelf.put(PIRAN, BERTH, CRANE, sensitivity="confidential")
     assert [one.hidden for one in await shelf.chunks(document_id)] == ["hidden", "", ""]
+
+
+async def test_a_chunk_that_a_person_rejected_stays_rejected_under_another_label(shelf: Shelf) -> None:
+    document_id = await shelf.put(PIRAN, CRANE)
+    rejected, now = MemoryChange(validation_status="rejected"), datetime.now(UTC)
+    await shelf.memories.patch_memory(shelf.scope, (await shelf.chunks(document_id))[0].memory_id, 1, rejected, now)
+    for label in ("internal", "public", "internal"):
+        await shelf.put(PIRAN, CRANE, sensitivity=label)
+        assert await shelf.recalled() == {CRANE.strip()}, label
 
 
 async def test_a_chunk_that_a_run_hid_and_then_a_person_stays_hidden(shelf: Shelf) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -180,7 +181,7 @@ class _Storing:
         new = [one for one in chunks if one.memory.memory_id not in known]
         if any(one.memory.vectors is None for one in new):
             raise StoreUnavailable("a chunk that was known is gone; the document is cut anew")
-        await self._add(new)
+        await self._add(await self._judged(new))
         await self._hide_again(new, stood)
         gone = await self._hide(sorted(stood - set(ids)))
         await self._seal_earlier(ids, was, told=gone)
@@ -216,6 +217,16 @@ class _Storing:
         to, scope_id = (staged.document_id, "document", 0), place.scope_id
         edges = ((place.tenant, one.memory.memory_id, "memory", *to, scope_id, one.start, one.end) for one in new)
         await tx.run_many("add_derivation", edges)
+
+    async def _judged(self, new: Sequence[StoredChunk]) -> list[StoredChunk]:
+        """New chunks, those rejected whose words somebody rejected under the labels of until now."""
+        was = [one.was for one in new if one.was]
+        rows = await self._tx.fetch("memories_rejected", self._place.tenant, was) if was else ()
+        no = {row["memory_id"] for row in rows}
+        return [
+            replace(one, memory=replace(one.memory, validation_status="rejected")) if one.was in no else one
+            for one in new
+        ]
 
     async def _hide_again(self, new: Sequence[StoredChunk], stood: Collection[UUID]) -> None:
         """New chunks whose words somebody hid under the labels that the document has had until now."""
