@@ -83,6 +83,7 @@ from tests.postgres.seed import (
     exchange,
     memory_of,
     retrieval,
+    session_of,
     stores,
     turn,
     vectors,
@@ -677,6 +678,50 @@ async def test_the_tenth_erasure_is_planned_like_the_first(bench: Bench) -> None
     asked = "SELECT coalesce(sum(generic_plans), 0) FROM pg_prepared_statements WHERE statement LIKE 'UPDATE outbox%'"
     used = [holder._con for holder in bench.stores.database._pool._holders if holder._con is not None]
     assert [await connection.fetchval(asked) for connection in used] == [0] * len(used)
+
+
+@pytest.mark.parametrize(
+    ("name", "by_ids", "found"),
+    [("erase_empty_exchanges", False, 1), ("unname_retrievals", True, 2_000), ("answers_given", True, 2_000)],
+)
+async def test_a_conversation_of_thousands_of_turns_is_gone_through_within_a_statement(
+    bench: Bench, name: str, by_ids: bool, found: int
+) -> None:
+    """Each of these looked its rows up one by one: minutes for 20,000 turns, so no erasure there ever ended."""
+    ada = bench.stores.scope("ada")
+    await bench.commit(ada, "long")
+    session = session_of(ada, "long").session_id
+    many(bench, session, 10_000)
+    ids = [str(UUID(int=2 * n)) for n in range(1, 2_001)] + [str(new_id()) for _ in range(2_000)]
+    scope_id = await bench.stores.write.scope_id(ada)
+    asked = (bench.stores.tenant, [session], *([ids] if by_ids else []))
+    async with bench.stores.database.transaction(bench.stores.tenant, [scope_id]) as tx:
+        await tx.run("plan_each_time")
+        assert len(await tx.fetch(name, *asked)) == found
+
+
+def many(bench: Bench, session: UUID, number: int) -> None:
+    """So many exchanges more in a conversation, each with two turns and a memory it was given; the last has none."""
+    bench.postgres.psql(
+        f"""
+        CREATE TEMP TABLE said AS
+            SELECT s.tenant_id, s.scope_id, s.session_id, e.subject_id, n, lpad(to_hex(2 * n), 32, '0')::uuid AS id
+            FROM sessions s JOIN exchanges e USING (tenant_id, session_id), generate_series(1, {number}) n
+            WHERE s.session_id = '{session}';
+        INSERT INTO exchanges (tenant_id, exchange_id, scope_id, session_id, subject_id, origin, status, arrived_at,
+                               finished_at, recorded_at)
+            SELECT tenant_id, id, scope_id, session_id, subject_id, 'live', 'complete', now(), now(), now() FROM said;
+        INSERT INTO turns (tenant_id, event_id, scope_id, session_id, exchange_id, seq, chain, role, content, origin,
+                           integrity, sensitivity, occurred_at, recorded_at)
+            SELECT tenant_id, md5(id::text || role)::uuid, scope_id, session_id, id, 1000 + 2 * n + place,
+                   sha256((id::text || role)::bytea), role, 'said', 'live', 'user', 'internal', now(), now()
+            FROM said, unnest(ARRAY['user', 'assistant']) WITH ORDINALITY AS w (role, place) WHERE n < {number};
+        INSERT INTO retrievals (tenant_id, retrieval_id, scope_id, session_id, exchange_id, status, config_digest,
+                                embedding_model, candidates, placements, millis, sha256_sent, created_at)
+            SELECT tenant_id, id, scope_id, session_id, id, 'injected', 'c', 'm', '[]',
+                   jsonb_build_array(jsonb_build_object('memory_ids', jsonb_build_array(id))), 1, 'x', now() FROM said;
+        """
+    )
 
 
 async def test_only_who_sees_a_copy_is_looked_through_for_answers_that_repeat_it(bench: Bench) -> None:

@@ -457,9 +457,25 @@ WHERE tenant_id = $1 AND session_id = ANY ($2) AND sealed IS NOT NULL;
 
 -- name: unname_retrievals
 -- Retrievals of these sessions that named one of these memories do so no more, and what was placed is gone with its text.
--- Looked for in a table of the ids: one by one, 5,000 ids took 1.8 ms a retrieval.
+-- All that they name is joined to the ids at once: with a table of the ids made anew for each retrieval, 5,000 ids took
+-- 3 ms a retrieval.
 -- $1 tenant uuid, $2 session_ids uuid[], $3 ids text[]
--- Uses: retrievals_of_session. Rows: retrieval_id, session_id, exchange_id.
+-- Uses: retrievals_of_session, retrievals_pkey. Rows: retrieval_id, session_id, exchange_id.
+WITH naming AS MATERIALIZED (
+    SELECT DISTINCT n.retrieval_id
+    FROM (
+        SELECT r.retrieval_id, c ->> 'id' AS named
+        FROM retrievals r
+        CROSS JOIN jsonb_array_elements(r.candidates) AS c
+        WHERE r.tenant_id = $1 AND r.session_id = ANY ($2)
+        UNION ALL
+        SELECT r.retrieval_id, one
+        FROM retrievals r
+        CROSS JOIN jsonb_array_elements(r.placements) AS p
+        CROSS JOIN jsonb_array_elements_text(coalesce(p -> 'memory_ids', '[]')) AS one
+        WHERE r.tenant_id = $1 AND r.session_id = ANY ($2)
+        OFFSET 0) n
+    WHERE n.named IN (SELECT unnest($3::text[])))
 UPDATE retrievals r
 SET candidates = coalesce((
         SELECT jsonb_agg(c) FROM jsonb_array_elements(r.candidates) AS c WHERE NOT (c ->> 'id' = ANY ($3))), '[]'),
@@ -467,14 +483,9 @@ SET candidates = coalesce((
         SELECT jsonb_agg(p) FROM jsonb_array_elements(r.placements) AS p
         WHERE NOT coalesce(p -> 'memory_ids', '[]') ?| $3), '[]'),
     sealed = NULL
-WHERE tenant_id = $1 AND session_id = ANY ($2)
-  AND (EXISTS (
-          SELECT FROM jsonb_array_elements(r.candidates) AS c WHERE c ->> 'id' IN (SELECT unnest($3::text[])))
-    OR EXISTS (
-          SELECT FROM jsonb_array_elements(r.placements) AS p
-          CROSS JOIN jsonb_array_elements_text(coalesce(p -> 'memory_ids', '[]')) AS one
-          WHERE one IN (SELECT unnest($3::text[]))))
-RETURNING retrieval_id, session_id, exchange_id;
+FROM naming
+WHERE r.tenant_id = $1 AND r.retrieval_id = naming.retrieval_id
+RETURNING r.retrieval_id, r.session_id, r.exchange_id;
 
 -- name: withdraw_nodes
 -- What these retrievals of these sessions placed is never sent again.
@@ -510,15 +521,17 @@ WHERE tenant_id = $1 AND scope_id = ANY ($2)
   AND EXISTS (SELECT FROM jsonb_each_text(o.metadata) AS said WHERE said.value = ANY ($3));
 
 -- name: erase_empty_exchanges
--- Exchanges of these sessions that no turn is left of.
+-- Exchanges of these sessions that no turn is left of. Told apart as two sets: looked for one by one, whose turns are
+-- those of one session of 20,000, they took minutes wherever the planner had no statistics yet.
 -- $1 tenant uuid, $2 session_ids uuid[]
--- Uses: exchanges_of_session. Rows: exchange_id.
+-- Uses: exchanges_of_session, exchanges_pkey. Rows: exchange_id.
 DELETE FROM exchanges e
-WHERE e.tenant_id = $1 AND e.session_id = ANY ($2)
-  AND NOT EXISTS (
-      SELECT FROM turns t
-      WHERE t.tenant_id = $1 AND t.session_id = e.session_id AND t.exchange_id = e.exchange_id)
-RETURNING exchange_id;
+USING (
+    SELECT session_id, exchange_id FROM exchanges WHERE tenant_id = $1 AND session_id = ANY ($2)
+    EXCEPT
+    SELECT session_id, exchange_id FROM turns WHERE tenant_id = $1 AND session_id = ANY ($2)) w
+WHERE e.tenant_id = $1 AND e.exchange_id = w.exchange_id
+RETURNING e.exchange_id;
 
 -- name: forget_where_shown
 -- Documents that were given in these conversations stay and were given in none.
@@ -733,17 +746,24 @@ WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND ha
 ORDER BY c.relname, a.attnum;
 
 -- name: answers_given
--- The answers to requests of these sessions that were given one of these memories, with their words.
+-- The answers to requests of these sessions that were given one of these memories, with their words. As sets, like
+-- unname_retrievals: there is no index of turns by exchange.
 -- $1 tenant uuid, $2 session_ids uuid[], $3 ids text[]
--- Uses: retrievals_of_session. Rows: event_id, scope_id, content.
+-- Uses: retrievals_of_session, turns_siblings. Rows: event_id, scope_id, content.
+WITH giving AS MATERIALIZED (
+    SELECT DISTINCT n.session_id, n.exchange_id
+    FROM (
+        SELECT r.session_id, r.exchange_id, one AS named
+        FROM retrievals r
+        CROSS JOIN jsonb_array_elements(r.placements) AS p
+        CROSS JOIN jsonb_array_elements_text(coalesce(p -> 'memory_ids', '[]')) AS one
+        WHERE r.tenant_id = $1 AND r.session_id = ANY ($2)
+        OFFSET 0) n
+    WHERE n.named IN (SELECT unnest($3::text[])))
 SELECT t.event_id, t.scope_id, t.content
-FROM retrievals r
-JOIN turns t ON t.tenant_id = $1 AND t.session_id = r.session_id AND t.exchange_id = r.exchange_id
-WHERE r.tenant_id = $1 AND r.session_id = ANY ($2) AND t.role = 'assistant'
-  AND EXISTS (
-      SELECT FROM jsonb_array_elements(r.placements) AS p
-      CROSS JOIN jsonb_array_elements_text(coalesce(p -> 'memory_ids', '[]')) AS one
-      WHERE one IN (SELECT unnest($3::text[])));
+FROM turns t
+WHERE t.tenant_id = $1 AND t.session_id = ANY (ARRAY(SELECT session_id FROM giving)) AND t.role = 'assistant'
+  AND ((t.session_id, t.exchange_id) IN (SELECT session_id, exchange_id FROM giving)) IS TRUE;
 
 -- name: unseal_these
 -- Drop the sealed bodies of these exchanges.
