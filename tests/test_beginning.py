@@ -31,7 +31,7 @@ async def test_a_long_answer_reaches_an_agent_whole() -> None:
     app.router.add_post("/memory/v1/tools/memory_search", in_pieces)
     async with TestServer(app) as server, aiohttp.ClientSession() as http:
         calls = ApiCalls(http, str(server.make_url("")).rstrip("/"), Identity({}), "name a key")
-        said = await calls.call("memory_search", {"query": "x"}, {})
+        said = await calls.call("memory_search", {"query": "x"}, ())
     assert not said.refused, said.text
     assert said.text == WORDS
 

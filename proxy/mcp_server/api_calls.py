@@ -8,12 +8,13 @@ nothing of the network's: what goes wrong on the way is an answer too.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import quote
 
 import aiohttp
+from multidict import CIMultiDict
 
 from proxy.api.tool_table import TOOLS
 from proxy.beginning import beginning
@@ -21,8 +22,10 @@ from proxy.beginning import beginning
 # The longest call waits 10 s for an erasure; a store that is slow has some more.
 CALL_S: Final = 60.0
 ANSWER_BYTES_MAX: Final = 16 << 20
-_NAMES: Final = ("user", "project", "agent", "session")
-_FROM_CALLER: Final = ("Authorization", *(f"X-Memory-{name.capitalize()}" for name in _NAMES))
+_FROM_CALLER: Final = frozenset(
+    ("authorization", *(f"x-memory-{name}" for name in ("user", "project", "agent", "session", "as-of")))
+)
+Headers = Iterable[tuple[str, str]]
 _PATHS: Final = {tool.name: tool.path for tool in TOOLS}
 
 
@@ -38,12 +41,18 @@ class Identity:
         said = {f"X-Memory-{name.capitalize()}": quote(value, safe="") for name, value in names.items() if value}
         return cls({**said, **({"Authorization": f"Bearer {key}"} if key else {})})
 
-    def with_caller(self, headers: Mapping[str, str]) -> dict[str, str]:
-        """The headers of one call. `headers`: the caller's own, empty where it has none."""
-        own = {name: value for name in _FROM_CALLER if (value := headers.get(name.lower())) is not None}
-        held = {name: value for name, value in self.headers.items() if name != "Authorization"}
+    def with_caller(self, headers: Headers) -> CIMultiDict[str]:
+        """The headers of one call. `headers`: the caller's own, none where it has none. One that it sends twice goes on
+        twice: the API refuses it, and nobody guesses which of two users is meant.
+        """
+        given = CIMultiDict(self.headers)
+        own = [(name, value) for name, value in headers if name.lower() in _FROM_CALLER]
         # A caller's own key goes before the one that is lent to whoever has none.
-        return {**self.headers, **own, **held}
+        if any(name.lower() == "authorization" for name, _ in own):
+            given.popall("Authorization", None)
+        held = {name.lower() for name in given}
+        given.extend((name, value) for name, value in own if name.lower() not in held)
+        return given
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +77,7 @@ class ApiCalls:
         self._identity = identity
         self._how_to_name_a_key = how_to_name_a_key
 
-    async def call(self, tool: str, arguments: Mapping[str, Any], headers: Mapping[str, str]) -> Answered:
+    async def call(self, tool: str, arguments: Mapping[str, Any], headers: Headers) -> Answered:
         """Call a tool; never raises for what the service or the network do."""
         path = _PATHS.get(tool)
         if path is None:
@@ -89,7 +98,7 @@ class ApiCalls:
         async with self._http.get(self._base + "/memory/v1/tools", allow_redirects=False) as answer:
             return answer.status == 401
 
-    async def _post(self, path: str, arguments: Mapping[str, Any], headers: Mapping[str, str]) -> tuple[int, bytes]:
+    async def _post(self, path: str, arguments: Mapping[str, Any], headers: CIMultiDict[str]) -> tuple[int, bytes]:
         async with self._http.post(
             self._base + path, json=dict(arguments), headers=headers, allow_redirects=False
         ) as answer:

@@ -6,7 +6,6 @@ Holds no state between calls and keeps nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 import mcp_types as types
@@ -14,7 +13,7 @@ from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 
 from proxy.api.tool_table import TOOLS, Tool
-from proxy.mcp_server.api_calls import ApiCalls
+from proxy.mcp_server.api_calls import ApiCalls, Headers
 
 NAME: Final = "memory-proxy"
 INSTRUCTIONS: Final = (
@@ -53,6 +52,6 @@ def _shown(tool: Tool) -> types.Tool:
     )
 
 
-def _headers_of(ctx: ServerRequestContext[Any]) -> Mapping[str, str]:
+def _headers_of(ctx: ServerRequestContext[Any]) -> Headers:
     """What the HTTP request of a call said; nothing over stdio."""
-    return {} if ctx.request is None else dict(ctx.request.headers)
+    return () if ctx.request is None else ctx.request.headers.items()

@@ -164,6 +164,17 @@ async def test_what_cannot_be_is_said_in_the_apis_own_words(service: Service, us
         )
 
 
+async def test_a_caller_who_names_two_users_over_http_is_nobody(service: Service, user: str) -> None:
+    tell(service, FACT, user)
+    both = [("X-Memory-User", user), ("X-Memory-User", "somebody-else")]
+    with http_server("--url", service.url) as url:
+        async with (
+            httpx2.AsyncClient(headers=both, timeout=60) as http,
+            Client(streamable_http_client(url, http_client=http)) as client,
+        ):
+            assert "X-Memory-User was sent twice" in await refused(client, "memory_search", query=QUESTION)
+
+
 async def test_an_agent_plans_goes_back_and_clears_up(service: Service, user: str) -> None:
     async with over_stdio("--url", service.url, "--user", user, "--project", "land") as client:
         await values(client, "checkpoint_save", name="camp", notes="The timber is ordered.")
