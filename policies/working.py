@@ -16,6 +16,7 @@ from typing import Final, Literal
 from uuid import UUID
 
 from policies import working_words as words
+from policies.fact_patterns_brought import brought_in
 from policies.working_words import Piece, Step
 
 ENDS_CHARS: Final = 2_000
@@ -213,10 +214,19 @@ def _sooner(one: datetime | None, other: datetime | None) -> datetime | None:
 
 def _sentences(turn: Heard) -> tuple[Piece, ...]:
     """The sentences of both ends; where it is cut the broken ones are left out."""
-    head = words.sentences_in(turn.head)
-    if not turn.tail:
-        return tuple(head)
-    return (*head[:-1], *words.sentences_in(turn.tail, turn.chars - len(turn.tail))[1:])
+    said = words.sentences_in(turn.head)
+    if turn.tail:
+        said = [*said[:-1], *words.sentences_in(turn.tail, turn.chars - len(turn.tail))[1:]]
+    return tuple(_own(turn, said))
+
+
+def _own(turn: Heard, pieces: Iterable[Piece]) -> list[Piece]:
+    """The pieces of a turn that no program brought into a user's message: a tool's output there is not the user's."""
+    if turn.role != "user":
+        return list(pieces)
+    head, behind = len(turn.head), turn.chars - len(turn.head) - len(turn.tail)
+    brought = [(a + behind * (a >= head), b + behind * (b > head)) for a, b in brought_in(turn.head + turn.tail)]
+    return [one for one in pieces if not any(a < one.end and one.start < b for a, b in brought)]
 
 
 # ---------------------------------------------------------------- answers given again
@@ -335,6 +345,8 @@ def _planned(plan: Plan | None, read: _Read) -> Plan | None:
     if turn.hidden:
         return plan
     steps = [step for end in turn.ends for step in words.steps_in(end.text, end.start)]
+    own = _own(turn, (step.piece for step in steps))
+    steps = [step for step in steps if step.piece in own]
     if steps and turn.integrity != "imported":
         plan = Plan("user" if turn.role == "user" else "assistant", _laid_out(plan, steps[: words.STEPS_MAX], read))
     if plan is None:
