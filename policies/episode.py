@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 from uuid import UUID
 
+from policies.fact_patterns_brought import own_words
 from policies.sentences import sentence_spans
 from policies.summary import Sentence, extract, sentences_of
 from policies.text import SIGNS
@@ -154,8 +155,8 @@ def outcome_of(said: Sequence[Said]) -> Outcome:
 
 
 def user_sign(text: str) -> Why | None:
-    """What a user's words after an answer say of it; an objection outweighs thanks."""
-    plain = prose(text)
+    """What a user's words after an answer say of it; an objection outweighs thanks. A tool's output is none of them."""
+    plain = prose(own_words(text))
     read = [plain[start:end] for start, end in sentence_spans(plain)[:_SENTENCES_JUDGED] if plain[start] != ">"]
     telling = [sentence for sentence in read if not _NO_SIGN.search(sentence)]
     if any(_BAD.search(sentence) for sentence in telling):

@@ -50,3 +50,12 @@ def brought_in(text: str) -> list[tuple[int, int]]:
     if output and found and found[-1][1] > end:
         output = _OUTPUT.search(text, found[-1][1])
     return [*found, (output.start(), len(text))] if output else found
+
+
+def own_words(text: str) -> str:
+    """The text without what a program brought."""
+    kept, at = [], 0
+    for start, end in brought_in(text):
+        kept.append(text[at:start])
+        at = end
+    return "\n".join((*kept, text[at:]))

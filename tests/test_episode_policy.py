@@ -93,6 +93,13 @@ def test_words_of_a_user_tell_how_it_went_or_nothing(text: str, sign: str | None
     assert user_sign(text) == sign
 
 
+@pytest.mark.parametrize("words", ["Thanks for the fish!", "This works perfectly.", "It still does not work."])
+def test_a_tools_output_in_a_users_message_is_no_sign_of_theirs(words: str) -> None:
+    assert user_sign(f"Observation:\n{words}") is None
+    assert user_sign(f"<page>\n{words}\n</page>\nNow the next one.") is None
+    assert user_sign(f"Thank you so much!\n<page>\n{words}\n</page>") == "user_thanked"
+
+
 def test_the_latest_sign_counts_and_names_its_message() -> None:
     said = talk(("user", "fix it"), ("assistant", "done"), ("user", "still broken"), ("assistant", "again"))
     assert outcome_of(said) == Outcome("failure", UUID(int=2), "user_objected")
