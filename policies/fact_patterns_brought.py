@@ -52,6 +52,12 @@ def brought_in(text: str) -> list[tuple[int, int]]:
     return [*found, (output.start(), len(text))] if output else found
 
 
+def output_in(text: str) -> str:
+    """The tool's output that a text ends with; "" where there is none."""
+    output = _OUTPUT.search(text)
+    return text[output.start() :] if output else ""
+
+
 def own_words(text: str) -> str:
     """The text without what a program brought."""
     kept, at = [], 0
