@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 from typing import Final, Literal
 
+from policies.fact_patterns_brought import own_words
+
 Standing = Literal["always", "when asked"]
 
 # A longer text is a task that holds such a sentence, not an instruction.
@@ -24,9 +26,13 @@ _ASIDE: Final = re.compile(r"\b(?:always|never)\b[^.!?]{0,80}\bwhen(?:ever)? i (
 
 
 def standing(role: str, text: str) -> Standing | None:
-    """Whether a turn is a standing instruction of a person: one for every question, or for some."""
+    """Whether a turn is a standing instruction of a person, in their own words: one for every question, or for some."""
     if role != "user" or len(text) > CHARS_MAX:
         return None
+    return _standing(own_words(text)) if _standing(text) else None  # most say none, and are not read twice
+
+
+def _standing(text: str) -> Standing | None:
     said = text.casefold()
     if _ASIDE.search(said):
         return "when asked"
