@@ -239,8 +239,8 @@ async def test_a_chunk_that_is_held_up_is_given_up_before_an_erasure_waits_for_i
 ) -> None:
     """Each of its statements may last a minute, and what it found no tombstone of may be forgotten meanwhile."""
     assert batch.COMMIT_MS / 1000 < SETTLED_WITHIN_S
-    monkeypatch.setattr(batch, "COMMIT_MS", 300)
     committed, _ = await keep(store, chunk(store.scope(), LINES))
+    monkeypatch.setattr(batch, "COMMIT_MS", 300)
     async with store.database.transaction(store.tenant, [committed.scope_id]) as other:
         await other.value("bump_scope", store.tenant, committed.scope_id)
         began_s = time.monotonic()
