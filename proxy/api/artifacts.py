@@ -278,8 +278,10 @@ class ArtifactCalls:
             trust = (Integrity.USER if trusted else Integrity.IMPORTED), asked.sensitivity
             artifact_id = new_id()
             memory = await self._memory(caller, artifact_id, about, content, *trust)
+            label = session.label if session is not None else None
+            unless = await self._parts.forgets.unless(scope, [], label, caller.now)
             blob = await writing.keep()
-        return NewArtifact(artifact_id, owner, blob, content, memory), session
+        return NewArtifact(artifact_id, owner, blob, content, replace(memory, unless=unless)), session
 
     def _media_type(self, head: bytes, declared: str) -> str:
         """By its first bytes and what it was sent as. Raises Unprocessable."""

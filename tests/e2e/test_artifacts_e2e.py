@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import http.client
 import json
 import os
 import socket
@@ -13,6 +14,7 @@ import time
 import urllib.error
 import urllib.request
 import zlib
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -74,6 +76,22 @@ def png(width: int, height: int) -> bytes:
     head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0))
     rows = zlib.compress(b"".join(b"\0" + bytes(width) for _ in range(height)))
     return b"\x89PNG\r\n\x1a\n" + head + chunk(b"IDAT", rows) + chunk(b"IEND", b"")
+
+
+def test_a_file_whose_conversation_is_forgotten_while_it_comes_is_not_kept(service: Service, user: str) -> None:
+    send(service, user, LOG, session="lighthouse")
+    body, kind = form(LOG[::-1], "late.log", "text/plain", session="lighthouse")
+    with closing(http.client.HTTPConnection(service.url.removeprefix("http://"), timeout=30)) as sending:
+        sending.putrequest("POST", BASE)
+        for name, value in (("Content-Type", kind), ("Content-Length", str(len(body))), ("X-Memory-User", user)):
+            sending.putheader(name, value)
+        sending.endheaders(body[:1_000])
+        service.forget({"session": "lighthouse"}, X_Memory_User=user)
+        sending.send(body[1_000:])
+        with sending.getresponse() as answer:
+            assert (answer.status, json.loads(answer.read())["error"]["code"]) == (409, "conflict")
+    assert call(service, user, "GET")["data"] == []
+    assert send(service, user, LOG[::-1], session="lighthouse")["session"] == "lighthouse", "and anew it is"
 
 
 def test_a_file_is_kept_sealed_and_its_bytes_come_back(service: Service, user: str) -> None:
