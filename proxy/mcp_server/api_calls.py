@@ -11,13 +11,13 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import quote
 
 import aiohttp
 from multidict import CIMultiDict
 
 from proxy.api.tool_table import TOOLS
 from proxy.beginning import beginning
+from proxy.cli.client import quoted
 
 # The longest call waits 10 s for an erasure; a store that is slow has some more.
 CALL_S: Final = 60.0
@@ -38,7 +38,7 @@ class Identity:
     @classmethod
     def of(cls, key: str | None, names: Mapping[str, str | None]) -> Identity:
         """From a key and names, each of which may be left out."""
-        said = {f"X-Memory-{name.capitalize()}": quote(value, safe="") for name, value in names.items() if value}
+        said = {f"X-Memory-{name.capitalize()}": quoted(one) for name, one in names.items() if one is not None}
         return cls({**said, **({"Authorization": f"Bearer {key}"} if key else {})})
 
     def with_caller(self, headers: Headers) -> CIMultiDict[str]:

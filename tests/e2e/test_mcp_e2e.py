@@ -26,6 +26,7 @@ from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult, TextContent
 
 from proxy.cli.mcp import OptionRefused, key_of
+from proxy.mcp_server.api_calls import Identity
 from tests.e2e.talk import tell
 from tests.e2e.test_keys_e2e import Keyed
 from tests.service_fixture import Service, serving
@@ -173,6 +174,12 @@ async def test_a_caller_who_names_two_users_over_http_is_nobody(service: Service
             Client(streamable_http_client(url, http_client=http)) as client,
         ):
             assert "X-Memory-User was sent twice" in await refused(client, "memory_search", query=QUESTION)
+
+
+@pytest.mark.parametrize(("name", "sent"), [("", ""), ("\udcff", "%FF")])
+def test_a_name_that_can_be_none_is_the_services_to_refuse(name: str, sent: str) -> None:
+    """As a variable that is not set leaves it: no caller may say who instead, nor is it `default`."""
+    assert Identity.of(None, {"user": name}).with_caller({"x-memory-user": "ada"}) == {"X-Memory-User": sent}
 
 
 async def test_an_agent_plans_goes_back_and_clears_up(service: Service, user: str) -> None:
