@@ -141,6 +141,17 @@ def test_a_url_that_is_none_is_said_to_be_so(url: str, capsys: pytest.CaptureFix
     assert "--url must be" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("words", "told"), [(("--user", "\udcff"), "does not answer"), (("--key", "mp-ключ"), "was it copied whole")]
+)
+def test_a_name_or_key_that_can_be_none_is_told_in_a_line(
+    words: tuple[str, str], told: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["bench", "--url", "http://127.0.0.1:1", "--conversations", "1", "--turns", "1", *words]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("memory-proxy: ") and told in said and said.count("\n") == 1
+
+
 @pytest.mark.long
 def test_an_unknown_model_is_told_in_the_server_s_words(service: Service, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "--url", service.url, "--model", "no-such-model"]) == 1

@@ -19,7 +19,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
+
+from proxy.cli.client import CallFailed, scope_headers
 
 TEACHES: Final = """\
   memory-proxy bench                                  against http://127.0.0.1:8080, about a minute on a GPU
@@ -343,17 +345,10 @@ def run_bench(options: Namespace) -> int:
         sys.stderr.write("memory-proxy: --conversations, --turns and --tokens are 1 or more\n")
         return 2
     run = uuid.uuid4().hex[:8]
-    headers = {"X-Memory-User": quote(options.user or f"memory-proxy-bench-{run}", safe="")}
-    headers |= {
-        f"X-Memory-{name.capitalize()}": quote(value, safe="")
-        for name in ("project", "agent")
-        if (value := getattr(options, name))
-    }
-    if options.key:
-        headers["Authorization"] = f"Bearer {options.key}"
-        if not options.user:
-            del headers["X-Memory-User"]  # the key says whose memory
     try:
+        headers = scope_headers(options)
+        if options.user is None and not options.key:  # a key says whose memory
+            headers["X-Memory-User"] = f"memory-proxy-bench-{run}"
         service = Service(options.url.rstrip("/"), headers)
         try:
             model = options.model or service.model()
@@ -364,7 +359,7 @@ def run_bench(options: Namespace) -> int:
         finally:
             service.close()
         told = {"model": model, **summary(turns)}
-    except (BenchFailed, OSError) as fault:
+    except (BenchFailed, CallFailed, OSError) as fault:
         sys.stderr.write(f"memory-proxy: {fault}\n")
         return 1
     except KeyboardInterrupt:
