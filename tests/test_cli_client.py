@@ -333,10 +333,13 @@ def test_a_number_that_asks_for_less_than_nothing_is_wrong_usage(
     assert f"{words[-1]!r} is no whole number from {least} to {most}" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("words", [("audit", "list", "--limit"), ("replay", "--shadow", "--last")])
 @pytest.mark.parametrize("count", ["0", "-1", "1e3", "100001"])
-def test_a_number_of_rows_that_can_be_none_is_wrong_usage(count: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_number_of_rows_that_can_be_none_is_wrong_usage(
+    words: tuple[str, ...], count: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as ended:
-        main(["audit", "list", "--limit", count])
+        main([*words, count])
     assert ended.value.code == 2
     assert f"{count!r} is no whole number from 1 to 100000" in capsys.readouterr().err
 
