@@ -55,6 +55,6 @@ def unknown(names: Iterable[str]) -> str | None:
     for name in names:
         if name not in CAPABILITIES:
             near = get_close_matches(name, CAPABILITIES, 1)
-            meant = f"; did you mean {near[0]}?" if near else ""
+            meant = f"; did you mean {near[0]}?" if near else "."
             return f"{name!r} is not a capability{meant} Known: {', '.join(CAPABILITIES)}"
     return None

@@ -260,6 +260,7 @@ def test_what_is_expanded_is_what_is_allowed(held: frozenset[str]) -> None:
 
 def test_an_unknown_capability_names_its_nearest() -> None:
     assert "did you mean memory:read:own?" in (unknown(["memory:read:won"]) or "")
+    assert (unknown(["zzz"]) or "").startswith("'zzz' is not a capability. Known: memory:read:own, ")
     assert unknown(CAPABILITIES) is None
 
 
