@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 from uuid import UUID
 
-from policies.fact_patterns_brought import own_words
+from policies.brought import own_words
 from policies.sentences import sentence_spans
 from policies.summary import Sentence, extract, sentences_of
 from policies.text import SIGNS

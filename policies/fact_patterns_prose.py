@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from policies import fact_patterns_elsewhere as elsewhere
-from policies.fact_patterns_brought import brought_in
+from policies.brought import brought_in
 
 CHARS_MAX: Final = 6_000
 CHARS_KEPT: Final = 2_000

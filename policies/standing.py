@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import Final, Literal
 
-from policies.fact_patterns_brought import own_words
+from policies.brought import own_words
 
 Standing = Literal["always", "when asked"]
 

@@ -16,7 +16,7 @@ from typing import Final, Literal
 from uuid import UUID
 
 from policies import working_words as words
-from policies.fact_patterns_brought import brought_in
+from policies.brought import brought_in
 from policies.working_words import Piece, Step
 
 ENDS_CHARS: Final = 2_000

@@ -36,8 +36,8 @@ from memory.write.read_facts import Heard, UserTurn
 from memory.write.turns import served_texts
 from memory.write.vllm_facts import Exchange, Outcome, Why
 from memory.write.windows import TextTokenizer
+from policies.brought import brought_in
 from policies.fact import Fact
-from policies.fact_patterns_brought import brought_in
 from policies.injection.judge import judge
 from policies.lifetime import DaysOf
 

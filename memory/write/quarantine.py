@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from memory.model import Turn
-from policies.fact_patterns_brought import output_in
+from policies.brought import output_in
 from policies.injection.judge import Detector, Judgement, judge, origin_of
 
 
