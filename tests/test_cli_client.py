@@ -277,6 +277,26 @@ def test_a_key_that_can_be_none_is_refused_and_not_shown(key: str, capsys: pytes
     assert "was it copied whole, and alone?" in said and "mp-" not in said
 
 
+@pytest.mark.parametrize(
+    ("words", "sent"),
+    [
+        ((), b"Authorization: Bearer mp-of-all"),
+        (("--key", "mp-own"), b"Authorization: Bearer mp-own"),
+        (("--key", ""), b""),
+    ],
+)
+@pytest.mark.parametrize("verb", [("search", "boat"), ("forget", "--user", "ada", "--yes"), ("tasks", "list")])
+def test_a_key_of_the_environment_is_every_commands(
+    verb: tuple[str, ...], words: tuple[str, ...], sent: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEMORY_PROXY_KEY", "mp-of-all\n")
+    asked: list[bytes] = []
+    with answering(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n", asked) as url:
+        assert main([*verb, *words, "--url", url]) == 1
+    said = b"".join(asked)
+    assert said and (sent in said if sent else b"Authorization" not in said)
+
+
 @pytest.mark.parametrize("words", [("hygiene", "--unused-days"), ("encryption", "--older-days"), ("reembed", "--rest")])
 @pytest.mark.parametrize("amount", ["nan", "1e12", "-1", "soon"])
 def test_an_amount_that_can_be_none_is_wrong_usage(

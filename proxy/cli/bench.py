@@ -347,7 +347,7 @@ def run_bench(options: Namespace) -> int:
     run = uuid.uuid4().hex[:8]
     try:
         headers = scope_headers(options)
-        if options.user is None and not options.key:  # a key says whose memory
+        if options.user is None and "Authorization" not in headers:  # a key says whose memory
             headers["X-Memory-User"] = f"memory-proxy-bench-{run}"
         service = Service(options.url.rstrip("/"), headers)
         try:

@@ -26,7 +26,7 @@ from proxy.cli.chat_line import LineFailed
 from proxy.cli.chat_screen import Screen
 from proxy.cli.chat_talk import CommandRefused, Talk, heard
 from proxy.cli.chat_words import failure_words, remedy
-from proxy.cli.client import KEY_VARIABLE, CallFailed, with_service
+from proxy.cli.client import CallFailed, with_service
 
 TEACHES: Final = """\
   memory-proxy chat                                   with the service on http://127.0.0.1:8080; /help lists commands
@@ -56,7 +56,6 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     """The options."""
     parser.add_argument("-m", "--message", metavar="TEXT", help="ask this one question and end (- reads it from stdin)")
     with_service(parser)
-    parser.set_defaults(key=(os.environ.get(KEY_VARIABLE) or "").strip() or None)
     parser.add_argument(
         "--session", metavar="NAME", help="go on with this conversation, or begin it (X-Memory-Session)"
     )

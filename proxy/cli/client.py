@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import http.client
 import json
+import os
 import re
 import secrets
 import urllib.error
@@ -37,20 +38,23 @@ def with_service(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--user", help="whose memory (X-Memory-User)")
     parser.add_argument("--project", help="project scope (X-Memory-Project)")
     parser.add_argument("--agent", help="agent namespace (X-Memory-Agent)")
-    parser.add_argument("--key", help="API key, where the proxy runs with auth.mode keys")
+    parser.add_argument("--key", help=f"API key, where the proxy runs with auth.mode keys; or in ${KEY_VARIABLE}")
 
 
 def scope_headers(options: argparse.Namespace) -> dict[str, str]:
-    """Whose memory, and the key, as headers. Raises CallFailed; what the key is, is never told."""
+    """Whose memory, and the key, as headers: that of the environment where none is named, which no list of processes
+    shows. Raises CallFailed; what the key is, is never told.
+    """
+    key = os.environ.get(KEY_VARIABLE, "").strip() if options.key is None else options.key
     headers = {
         f"X-Memory-{name.capitalize()}": quoted(value)
         for name in ("user", "project", "agent")
         if (value := getattr(options, name)) is not None
     }
-    if options.key:
-        if _KEY.fullmatch(options.key) is None:
+    if key:
+        if _KEY.fullmatch(key) is None:
             raise CallFailed("the key has a space, or a character that no key has: was it copied whole, and alone?")
-        headers["Authorization"] = f"Bearer {options.key}"
+        headers["Authorization"] = f"Bearer {key}"
     return headers
 
 

@@ -306,7 +306,9 @@ def _forget(parser: argparse.ArgumentParser) -> None:
         parser.add_argument(f"--as-{name}", help=f"whose conversation, memory, source: the scope's {name}")
     parser.add_argument("--tenant", help="with --scrub: whose (default: default); without it, that of --key")
     parser.add_argument("--url", default="http://127.0.0.1:8080", help="the running proxy (default %(default)s)")
-    parser.add_argument("--key", help="API key with memory:erase, where the proxy runs with auth.mode keys")
+    parser.add_argument(
+        "--key", help="API key with memory:erase, where the proxy runs with auth.mode keys; or in $MEMORY_PROXY_KEY"
+    )
     parser.add_argument("--config", type=Path, metavar="FILE", help="configuration file of the service")
     parser.add_argument("--data-dir", metavar="DIR", help="data directory of the service (--scrub, --verify)")
     parser.set_defaults(upstream=None, host=None, port=None)
