@@ -25,7 +25,6 @@ _MESSAGE_FIELDS = frozenset({"role", "content", "reasoning", "refusal", "tool_ca
 _CHOICE_FIELDS = frozenset({"index", "delta", "message", "finish_reason"})
 _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_MEMBERS_MAX = 65_536
-_PIECE_BYTES = 4_096
 _PIECE_BYTES = 16_384
 TOKENS_TOLD_MAX = 1_000_000_000
 """No window is as large: a count in `usage` beyond it is none."""
