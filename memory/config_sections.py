@@ -96,6 +96,11 @@ def _key(value: SecretStr) -> SecretStr:
     return value
 
 
+def _without_v1(value: str) -> str:
+    """As clients of OpenAI's name a server, which each call of ours would name twice."""
+    return value.removesuffix("/v1").rstrip("/")
+
+
 def _clock_time(value: str) -> str:
     if not _CLOCK_TIME.fullmatch(value):
         raise ValueError("a time of day from 00:00 to 23:59")
@@ -105,6 +110,7 @@ def _clock_time(value: str) -> str:
 Word = Annotated[str, AfterValidator(_not_blank), Expects("text without spaces")]
 ClockTime = Annotated[str, AfterValidator(_clock_time), Expects("a time of day from 00:00 to 23:59")]
 HttpUrl = Annotated[str, AfterValidator(_http_url), Expects("an http:// or https:// URL")]
+UpstreamUrl = Annotated[HttpUrl, AfterValidator(_without_v1)]
 PostgresUrl = Annotated[SecretStr, _url_of("postgresql", "postgres"), Expects("a postgresql:// URL")]
 RedisUrl = Annotated[SecretStr, _url_of("redis", "rediss", "unix"), Expects("a redis://, rediss:// or unix:// URL")]
 Directory = Annotated[Path, BeforeValidator(_to_path), Expects("a path")]
@@ -138,7 +144,9 @@ class Listen(Section):
 class Upstream(Section):
     """The vLLM server behind the proxy. It need not be there when the proxy starts."""
 
-    url: HttpUrl = Field(default="http://127.0.0.1:8000", description="Base address of vLLM, without /v1.")
+    url: UpstreamUrl = Field(
+        default="http://127.0.0.1:8000", description="Base address of vLLM, with or without /v1 at its end."
+    )
     api_key: Key | None = Field(
         default=None, description="Key sent upstream in auth.mode keys; null sends none. Better set in the environment."
     )

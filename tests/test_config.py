@@ -173,6 +173,13 @@ def test_variables_are_read_as_the_type_of_their_setting() -> None:
     assert not settings.identity.from_openai_user
 
 
+@pytest.mark.parametrize("written", ["http://h:1/v1", "http://h:1/v1/", "http://h:1", "http://h:1/"])
+def test_an_upstream_may_be_named_as_clients_name_it(tmp_path: Path, written: str) -> None:
+    """With /v1 at its end each call went to /v1/v1, and was 404."""
+    assert accepted(tmp_path, f"upstream: {{url: '{written}'}}").upstream.url == "http://h:1"
+    assert accepted(tmp_path, "upstream: {url: 'http://h/team/v1'}").upstream.url == "http://h/team"
+
+
 def test_an_unknown_variable_is_refused_with_the_nearest_name(tmp_path: Path) -> None:
     lines = refusal(tmp_path, "", {"listen.prt": 1}, {"MEMORY_PROXY_UPSTREM_URL": "x", "MEMORY_PROXY_ZZZZ": "1"})
     assert lines == [

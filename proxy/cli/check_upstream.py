@@ -90,7 +90,7 @@ async def upstream(settings: Settings, *, probe: bool) -> Findings:
         except (aiohttp.ClientError, TimeoutError, OSError) as fault:
             reason = _reason(fault)
             mend = (
-                "start it (`vllm serve MODEL --port 8000`), or name it with --upstream (or upstream.url), without /v1; "
+                "start it (`vllm serve MODEL --port 8000`), or name it with --upstream (or upstream.url); "
                 "memory-proxy starts without it and answers 502 until it is there"
             )
             return [Finding("FAIL", "upstream", f"{settings.upstream.url} does not answer: {reason}", mend)]
@@ -107,7 +107,7 @@ def _answers(settings: Settings, health: Told) -> Finding:
     if health.status >= 500:
         return Finding("FAIL", "upstream", f"{url}/health says {health.status}", "see the log of vLLM")
     if health.status == 404:
-        mend = "is upstream.url the server's base address, without /v1?"
+        mend = "is upstream.url the server's base address?"
         return Finding("warn", "upstream", f"{url} answers, but has no /health", mend)
     if "x-memory-status" in health.headers:
         return Finding("FAIL", "upstream", f"{url} is a memory-proxy itself", "point upstream.url at vLLM")
@@ -137,7 +137,7 @@ def _models(models: Told) -> Findings:
         return [Finding("warn", what, f"/v1/models says {models.status}: a key is wanted", mend)]
     cards = _cards(models)
     if models.status != 200 or not cards:
-        mend = "is upstream.url the base address of an OpenAI-compatible server, without /v1?"
+        mend = "is upstream.url the base address of an OpenAI-compatible server?"
         return [Finding("FAIL", what, f"/v1/models says {models.status} and names no model", mend)]
     shown = ", ".join(f"{card['id']} ({card.get('max_model_len') or 'window unknown'})" for card in cards[:5])
     more = f" and {len(cards) - 5} more" if len(cards) > 5 else ""

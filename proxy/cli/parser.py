@@ -95,7 +95,7 @@ def _port(text: str) -> int:
 
 def _with_settings(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", type=Path, metavar="FILE", help="configuration file (see `memory-proxy init`)")
-    parser.add_argument("--upstream", metavar="URL", help="your vLLM, without /v1 (default http://127.0.0.1:8000)")
+    parser.add_argument("--upstream", metavar="URL", help="your vLLM (default http://127.0.0.1:8000)")
     parser.add_argument("--host", metavar="H", help="address to listen on (default 127.0.0.1)")
     parser.add_argument("--port", type=int, metavar="P", help="port to listen on (default 8080; 0 takes a free one)")
     parser.add_argument("--data-dir", metavar="DIR", help="where databases, keys and spool live")
