@@ -281,6 +281,16 @@ async def test_damage_after_opening_does_not_hold_up_what_lies_behind_it(spool: 
     assert (spool.damage, spool.pending) == (1, 2)
 
 
+async def test_thousands_of_damaged_records_in_a_row_do_not_hold_up_what_lies_behind_them(spool: Spool) -> None:
+    """A part of the disk that cannot be read again."""
+    entries = [an_entry(b"x" * 100) for _ in range(2_001)]
+    await asyncio.gather(*(spool.append(entry) for entry in entries))
+    behind = DATA_AT + 2_000 * len(encode_record(entries[0], GENERATION))
+    os.pwrite(spool._fd, bytes(behind - DATA_AT), DATA_AT)
+    assert await all_of(spool) == entries[2_000:]
+    assert (spool.damage, spool.pending) == (2_000, 1)
+
+
 @pytest.mark.parametrize("drained", [0, 2])
 async def test_a_lost_header_loses_no_record(tmp_path: Path, drained: int) -> None:
     path = tmp_path / "one.spool"

@@ -196,6 +196,13 @@ class Spool:
             view, at = view[count:], at + count
 
     def _read(self, count: int, bytes_max: int) -> list[Entry]:
+        while not (found := self._readable(count, bytes_max)) and self._spans:
+            self.damage += 1  # since it was written: the records behind it must still get out
+            self._remove(1)
+        return found
+
+    def _readable(self, count: int, bytes_max: int) -> list[Entry]:
+        """The oldest records, up to the first that is damaged."""
         found: list[Entry] = []
         size = 0
         for span in islice(self._spans, count):
@@ -206,10 +213,6 @@ class Spool:
             if entry is None:
                 break
             found.append(entry)
-        if self._spans and not found:  # damaged since it was written: the records behind it must still get out
-            self.damage += 1
-            self._remove(1)
-            return self._read(count, bytes_max)
         return found
 
     def _remove(self, count: int) -> None:
