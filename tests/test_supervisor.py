@@ -788,6 +788,7 @@ def test_the_supervisor_loads_neither_the_serving_nor_the_remembering_side() -> 
         "proxy",
         "memory",
         "memory.errors",
+        "memory.home",  # where the defaults lie below
         "memory.metric_files",
         "policies",
         "policies.web_address",  # the form of the names in outside.allow and outside.deny

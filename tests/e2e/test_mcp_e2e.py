@@ -179,7 +179,7 @@ async def test_a_caller_who_names_two_users_over_http_is_nobody(service: Service
 @pytest.mark.parametrize(("name", "sent"), [("", ""), ("\udcff", "%FF")])
 def test_a_name_that_can_be_none_is_the_services_to_refuse(name: str, sent: str) -> None:
     """As a variable that is not set leaves it: no caller may say who instead, nor is it `default`."""
-    assert Identity.of(None, {"user": name}).with_caller({"x-memory-user": "ada"}) == {"X-Memory-User": sent}
+    assert Identity.of(None, {"user": name}).with_caller([("x-memory-user", "ada")]) == {"X-Memory-User": sent}
 
 
 async def test_an_agent_plans_goes_back_and_clears_up(service: Service, user: str) -> None:

@@ -460,7 +460,7 @@ WHERE tenant_id = $1 AND session_id = ANY ($2) AND sealed IS NOT NULL;
 -- All that they name is joined to the ids at once: with a table of the ids made anew for each retrieval, 5,000 ids took
 -- 3 ms a retrieval.
 -- $1 tenant uuid, $2 session_ids uuid[], $3 ids text[]
--- Uses: retrievals_of_session, retrievals_pkey. Rows: retrieval_id, session_id, exchange_id.
+-- Uses: retrievals_of_session. Rows: retrieval_id, session_id, exchange_id.
 WITH naming AS MATERIALIZED (
     SELECT DISTINCT n.retrieval_id
     FROM (
@@ -484,7 +484,7 @@ SET candidates = coalesce((
         WHERE NOT coalesce(p -> 'memory_ids', '[]') ?| $3), '[]'),
     sealed = NULL
 FROM naming
-WHERE r.tenant_id = $1 AND r.retrieval_id = naming.retrieval_id
+WHERE r.tenant_id = $1 AND r.session_id = ANY ($2) AND r.retrieval_id = naming.retrieval_id
 RETURNING r.retrieval_id, r.session_id, r.exchange_id;
 
 -- name: withdraw_nodes
