@@ -192,7 +192,7 @@ class Traffic:
         value = self._rng.choice(
             (
                 other.user + "a" * HEADER_BYTES_MAX,
-                "%41" * HEADER_BYTES_MAX,
+                "%41" * (HEADER_BYTES_MAX + 1),
                 "a" * 60_000,
                 "%00" + other.user,
                 "%ff%fe",
