@@ -27,17 +27,17 @@ def at_terminal(work: Callable[[], int]) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        _say_no_more()
+        say_no_more()
         return 1
     except OSError as fault:
         if fault.errno != errno.ENOSPC:
             raise
-        _say_no_more()
+        say_no_more()
         sys.stderr.write(f"memory-proxy: what there is to say cannot be written: {fault.strerror}\n")
         return 1
 
 
-def _say_no_more() -> None:
+def say_no_more() -> None:
     """What waits to be written to stdout goes nowhere, so that nothing is said of it at the end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 

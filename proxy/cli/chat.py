@@ -19,6 +19,7 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Final, Protocol
 
+from memory.at_terminal import say_no_more
 from memory.home import home_dir
 from proxy.cli.chat_commands import offered, run_command, switch
 from proxy.cli.chat_conversation import MODES
@@ -85,7 +86,7 @@ def run_chat(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that nothing is said at the end
+        say_no_more()
         return 1
 
 

@@ -15,8 +15,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
+from proxy.cli.client import KEY_VARIABLE
+
 SERVER: Final = "proxy.mcp_server.run"
-KEY_VARIABLE: Final = "MEMORY_PROXY_KEY"
 TEACHES: Final = """\
 Over stdio, which a client starts by itself (Claude Desktop, Cursor, VS Code and others take this form):
 

@@ -24,6 +24,7 @@ from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 
 from proxy.cli import mcp as command
+from proxy.cli.client import KEY_VARIABLE
 from proxy.mcp_server.api_calls import CALL_S, ApiCalls, Identity
 from proxy.mcp_server.heard import Heard
 from proxy.mcp_server.server import build
@@ -39,7 +40,7 @@ class Refused(Exception):
 def run(options: argparse.Namespace, environment: Mapping[str, str]) -> int:
     """Serve; the exit code."""
     try:
-        asyncio.run(_serve(options, environment.get(command.KEY_VARIABLE)))
+        asyncio.run(_serve(options, environment.get(KEY_VARIABLE)))
     except (Refused, command.OptionRefused) as refused:
         sys.stderr.write(f"memory-proxy: {refused}\n")
         return 1
