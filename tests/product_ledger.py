@@ -29,11 +29,11 @@ from memory.read.route import ByLength
 from memory.telemetry import Metrics
 from proxy.prompt import Room, Rules, assemble
 from proxy.wire.chat_request import ChatRequest
+from tests.key_table import Table
 from tests.ledger_clients import Message
 from tests.test_assemble import LIMITS, Characters
 from tests.test_conversation import MemoryHot, MemoryStore
 from tests.test_recall import row, unit
-from tests.test_structural_keys import Table
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)
 KEY = bytes(32)

@@ -18,8 +18,8 @@ from memory.read.conversation import Conversation
 from memory.telemetry import Metrics
 from proxy import capture
 from proxy.capture import Bounds, Capture, Known, Where, within_bounds
+from tests.key_table import Table
 from tests.test_payload import captured
-from tests.test_structural_keys import Table
 
 
 class Queue:

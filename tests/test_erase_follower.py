@@ -18,20 +18,11 @@ from memory.errors import EnvelopeUnreadable, QueueUnavailable
 from memory.ids import new_id
 from memory.keys import KeyRing, WrappedKey
 from memory.read.entries import EntryCache
+from tests.key_table import Table
 from tests.test_conversation import KEY, SCOPE, Client, said
-from tests.test_structural_keys import Table
 from tests.valkey_fixture import ValkeyServer
 
 TENANT = SCOPE.tenant
-
-
-class Salted(Table):
-    """Keys, and a salt that is rotated."""
-
-    generation = 0
-
-    async def salt_generation(self, tenant: UUID) -> int:
-        return self.generation
 
 
 class Scopes:
@@ -104,7 +95,7 @@ async def until(true: Callable[[], Any]) -> None:
 async def test_what_was_missed_while_the_link_was_cut_is_let_go_of_when_it_stands_again(
     erase: RedisErase, admin: Any
 ) -> None:
-    table, held, vectors = Salted(), Held(), Vectors()
+    table, held, vectors = Table(), Held(), Vectors()
     keys, messages = KeyRing(table, bytes(32)), said("hi")
     async with following(erase, keys, held, vectors):
         await until(lambda: _listeners(admin))
@@ -127,7 +118,7 @@ async def test_what_was_missed_while_the_link_was_cut_is_let_go_of_when_it_stand
 async def test_a_key_that_was_shredded_while_the_link_was_cut_opens_nothing_when_it_stands_again(
     erase: RedisErase, admin: Any
 ) -> None:
-    table = Salted()
+    table = Table()
     keys = KeyRing(table, bytes(32))
     async with following(erase, keys, None):
         await until(lambda: _listeners(admin))
@@ -161,7 +152,7 @@ async def test_a_process_that_lives_and_cannot_hear_yet_is_waited_for(erase: Red
 
     deaf = Deaf(valkey.url, valkey.url)
     try:
-        async with following(deaf, KeyRing(Salted(), bytes(32)), None):
+        async with following(deaf, KeyRing(Table(), bytes(32)), None):
             await until(living)
     finally:
         await deaf.close()

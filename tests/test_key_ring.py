@@ -13,7 +13,7 @@ import pytest
 from memory.envelope import DataKey
 from memory.ids import new_id
 from memory.keys import CURRENT_STALE, KeyRing, WrappedKey
-from tests.test_structural_keys import Table
+from tests.key_table import Table
 
 
 async def test_a_key_that_is_used_stays_at_hand_while_others_come(monkeypatch: pytest.MonkeyPatch) -> None:

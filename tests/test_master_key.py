@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from memory.adapters.postgres import sealing
 from memory.envelope import Bound
 from memory.errors import EnvelopeUnreadable, StartFailed
 from memory.ids import new_id
-from memory.keys import KeyRing, WrappedKey
+from memory.keys import KeyRing
 from memory.master import ENVIRONMENT, LocalMaster, MasterKey, load_or_create_master_key, master_key
-from tests.postgres.test_sealed_rows import sealing
+from tests.key_table import Table
 
 SECRET = bytes(range(32))
 BINDING = sealing.of_turn(new_id(), new_id(), "key")
@@ -55,22 +56,6 @@ def test_a_previous_key_that_is_not_there_is_never_made(tmp_path: Path) -> None:
     assert not (tmp_path / "old").exists()
 
 
-class OneTable:
-    """A key table in memory."""
-
-    def __init__(self) -> None:
-        self.keys: list[WrappedKey] = []
-
-    async def current(self, tenant: object, subject_id: object) -> WrappedKey | None:
-        return next((key for key in self.keys if key.subject_id == subject_id), None)
-
-    async def add(self, tenant: object, key: WrappedKey, now: object) -> None:
-        self.keys.append(key)
-
-    async def by_id(self, tenant: object, key_id: object) -> WrappedKey | None:
-        return next((key for key in self.keys if key.key_id == key_id), None)
-
-
 class Counted:
     """A KMS somewhere else, that counts how often it is asked."""
 
@@ -88,6 +73,10 @@ class Counted:
     def is_current(self, wrapped: bytes) -> bool:
         return self.inside.is_current(wrapped)
 
+    async def derived(self, info: bytes) -> bytes:
+        self.asked += 1
+        return await self.inside.derived(info)
+
 
 @pytest.mark.parametrize("place", ["a" * 300, "loop/key"])
 def test_a_place_that_cannot_be_looked_into_stops_the_start_with_why(tmp_path: Path, place: str) -> None:
@@ -101,7 +90,7 @@ def test_a_place_that_cannot_be_looked_into_stops_the_start_with_why(tmp_path: P
 async def test_a_kms_is_plugged_in_and_asked_once_for_a_tenant() -> None:
     kms = Counted()
     plugged: MasterKey = kms
-    ring, tenant = KeyRing(OneTable(), plugged), new_id()
+    ring, tenant = KeyRing(Table(), plugged), new_id()
     for user in ("ada", "bob", "ada"):
         await ring.subject_key(tenant, user)
     assert kms.asked == 2  # wrapped when it was made, unwrapped when it was read

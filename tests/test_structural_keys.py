@@ -21,10 +21,11 @@ from memory.audit import Head, digest_of, name_digest, noted, row_of
 from memory.canary import token_of
 from memory.errors import MemoryProxyFault
 from memory.ids import keyed_id
-from memory.keys import KeyRing, WrappedKey, tenant_salt
+from memory.keys import KeyRing, tenant_salt
 from memory.model import Scope
 from memory.read.conversation import scope_key, session_ref
 from proxy.identity import Credential, identify
+from tests.key_table import Table
 
 KEY = b"k" * 32
 SEPARATORS = [":", "/", "-", ".", "_", " ", "|", ",", "{", "}", "\x1f", "\n", "%", "é", "e\u0301", "\u200b", "0"]
@@ -48,22 +49,6 @@ def shifted(draw: st.DrawFn) -> tuple[Scope, Scope]:
 
 
 pairs = st.one_of(shifted(), st.tuples(scopes, scopes))
-
-
-class Table:
-    """Wrapped keys in memory: the one tenant's and its subjects'."""
-
-    def __init__(self) -> None:
-        self.keys: dict[UUID | None, WrappedKey] = {}
-
-    async def current(self, tenant: UUID, subject_id: UUID | None) -> WrappedKey | None:
-        return self.keys.get(subject_id)
-
-    async def add(self, tenant: UUID, key: WrappedKey, now: datetime) -> None:
-        self.keys.setdefault(key.subject_id, key)
-
-    async def by_id(self, tenant: UUID, key_id: UUID) -> WrappedKey | None:
-        return next((key for key in self.keys.values() if key.key_id == key_id), None)
 
 
 RING = KeyRing(Table(), KEY)

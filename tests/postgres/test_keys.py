@@ -17,6 +17,7 @@ from memory.envelope import Binding, seal, unseal
 from memory.errors import EnvelopeUnreadable, StartFailed, StoreUnavailable
 from memory.ids import keyed_id, new_id
 from memory.keys import FORMER_SALTS_MAX, KeyRing, WrappedKey, load_or_create_master_key
+from tests.key_table import Table
 from tests.postgres_fixture import TestDatabase
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -53,20 +54,7 @@ async def test_a_tenant_has_one_id_for_ever(store: KeyStore) -> None:
 
 
 async def test_former_salts_are_known_newest_first_and_bounded() -> None:
-    class Rotated(BrokenTable):
-        def __init__(self, generation: int) -> None:
-            self.generation, self.keys = generation, list[WrappedKey]()
-
-        async def current(self, tenant: UUID, subject_id: UUID | None) -> WrappedKey | None:
-            return self.keys[0] if self.keys else None
-
-        async def add(self, tenant: UUID, key: WrappedKey, now: datetime) -> None:
-            self.keys.append(key)
-
-        async def salt_generation(self, tenant: UUID) -> int:
-            return self.generation
-
-    tenant, table = UUID(int=1), Rotated(0)
+    tenant, table = UUID(int=1), Table()
     ring = KeyRing(table, MASTER)
     before = await ring.salt_key(tenant)
     assert await ring.salt_keys(tenant) == (before,)
