@@ -12,6 +12,7 @@ import pytest
 
 from memory.model import Recall
 from memory.read.answers import ANSWER_TTL_S, Answers, Found
+from memory.read.recall import Recaller
 from memory.telemetry import Metrics
 from tests.test_hot_scopes import crowd
 from tests.test_recall import NOW, Embedder, Store, question, recaller, row, unit
@@ -117,9 +118,8 @@ async def test_answers_are_bounded_in_number() -> None:
     assert search.asked == 4
 
 
-async def ask(one: Any, embedder: Embedder, **changes: object) -> Recall:
-    recall: Recall = await one.recall(question(**changes), await one.embed("what is my boat called"), 5.0)
-    return recall
+async def ask(one: Recaller, embedder: Embedder, **changes: Any) -> Recall:
+    return await one.recall(question(**changes), await one.embed("what is my boat called"), 5.0)
 
 
 @pytest.fixture
@@ -240,9 +240,9 @@ class Counted:
         self.function = function
         self.times = 0
 
-    def __call__(self, *given: Any) -> Any:
+    def __call__(self, *given: Any, **named: Any) -> Any:
         self.times += 1
-        return self.function(*given)
+        return self.function(*given, **named)
 
 
 async def test_while_many_ask_no_answer_outlives_what_is_known_to_be_taken_back(store: Store) -> None:

@@ -18,6 +18,7 @@ from memory.ids import new_id
 from memory.model import ImportChunk, LineConflict, Scope
 from memory.stored import ImportProgress, Page, SessionRecord, StoredTurn
 from proxy.api import import_run
+from proxy.api.import_lines import Record
 from proxy.api.import_run import CHUNK_LINES_MAX, CHUNKS_IN_FLIGHT_MAX, ImportRun, Order, Tools
 
 NOW = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
@@ -39,6 +40,7 @@ class Store:
     chunks: list[ImportChunk] = field(default_factory=list)
     turns: dict[str, list[StoredTurn]] = field(default_factory=dict)
     conflicts: tuple[LineConflict, ...] = ()
+    records: list[Record] = field(default_factory=list)
 
     async def import_chunk(self, chunk: ImportChunk) -> Literal["queue", "spool", "none"]:
         if self.where != "none":
@@ -72,6 +74,9 @@ class Store:
 
     async def dead(self) -> list[UUID]:
         return [chunk.exchange_id for chunk in self.chunks if self.buries]
+
+    async def take(self, record: Record) -> None:
+        self.records.append(record)
 
     def run(self, *, wait: bool = True) -> ImportRun:
         order = Order(SCOPE, "new", trusted=True, on_conflict="error", wait=wait, now=NOW)

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime
 from uuid import UUID
 
 import pytest
 
 from memory.breaker import Breaker, Patience
+from memory.checkpoints import Said, ToLoad
+from memory.documents import GivenChunk
 from memory.errors import EmbedderBusy, EmbedderUnavailable, QueueUnavailable, StoreUnavailable
+from memory.model import IndexRow, Quoted, Scope, SessionRef
 from memory.read.conversation import Asked, Hot
 from memory.read.guarded import GuardedHints, GuardedHot, GuardedReads
 from memory.read.hot import HotScopes
@@ -19,6 +23,7 @@ from memory.telemetry import Metrics
 from policies.breaker import Circuit, Rule, asked, failed, succeeded
 from proxy.breakers import both
 from proxy.readiness import Readiness
+from tests.product_ledger import LedgerHot
 from tests.test_recall import DIM, Embedder, question, row, unit
 from tests.test_recall import Store as FakeStore
 
@@ -220,8 +225,39 @@ async def test_an_embedder_that_is_only_busy_is_not_left_alone() -> None:
     assert one.state == "closed"
 
 
+class Whole(FakeStore):
+    """A store that has memories to search, and nothing else."""
+
+    async def session_of_chains(self, scope: Scope, digests: Sequence[bytes]) -> Mapping[bytes, SessionRef]:
+        return {}
+
+    async def ledger(self, scope: Scope, session_id: UUID, chains: Sequence[bytes]) -> Mapping[bytes, bytes]:
+        return {}
+
+    async def standing(self, tenant: UUID, scope_ids: Sequence[int], memory_ids: Sequence[UUID]) -> list[Quoted]:
+        return [Quoted(one, "", None) for one in self.rows if one.memory_id in memory_ids]
+
+    async def summary(self, tenant: UUID, scope_ids: Sequence[int], session_id: UUID) -> IndexRow | None:
+        return None
+
+    async def checkpoint(self, scope: Scope, name: str, as_of: datetime | None) -> ToLoad | None:
+        return None
+
+    async def checkpoint_version(self, scope: Scope, checkpoint_id: UUID, version: int) -> ToLoad | None:
+        return None
+
+    async def given(self, scope: Scope, session_id: UUID, limit: int) -> list[GivenChunk]:
+        return []
+
+    async def persona(self, scope: Scope, name: str) -> UUID | None:
+        return None
+
+    async def words(self, tenant: UUID, scope_ids: Sequence[int], versions: Mapping[UUID, int]) -> Mapping[UUID, Said]:
+        return {}
+
+
 async def test_recall_does_not_ask_a_dead_store_for_every_question_and_finds_it_when_it_is_back() -> None:
-    rows = FakeStore(rows=[row("my boat is called Tern", unit(1, 0, 0, 0))])
+    rows = Whole(rows=[row("my boat is called Tern", unit(1, 0, 0, 0))])
     clock = Clock()
     reads = GuardedReads(rows, breaker(clock))
     hot = HotScopes(reads, dim=DIM, bytes_max=1 << 20, staleness_ms=0, metrics=Metrics())
@@ -236,17 +272,14 @@ async def test_recall_does_not_ask_a_dead_store_for_every_question_and_finds_it_
 
 
 async def test_a_conversation_is_looked_for_in_the_store_at_once_while_the_hot_state_is_left_alone() -> None:
-    class Dead:
+    class Dead(LedgerHot):
         asked = 0
 
-        async def find(self, *_: object) -> Hot:
+        async def find(self, scope: Scope, scope_key: bytes, asked: Asked) -> Hot:
             self.asked += 1
-            raise QueueUnavailable("away")
+            return await super().find(scope, scope_key, asked)
 
-        async def keep(self, *_: object) -> None:
-            raise QueueUnavailable("away")
-
-    dead = Dead()
+    dead = Dead(broken=True)
     guarded = GuardedHot(dead, Breaker("hot_state", Patience(QueueUnavailable, 1.0), Metrics(), rule=RULE))
     for _ in range(10):
         with pytest.raises(QueueUnavailable):

@@ -495,16 +495,16 @@ async def test_what_an_unforeseen_failure_left_in_memory_is_moved_like_all_else(
 
 
 class FullSpool(Spool):
-    """A disk that takes nothing at first, then small entries, and those only once it is let go."""
+    """A disk that takes nothing at first, then small entries, and those only once it opens."""
 
     takes_bytes = 0
-    let_go: asyncio.Event | None = None
+    opens: asyncio.Event | None = None
 
     async def append(self, entry: Entry) -> None:
         if len(entry.envelope) > self.takes_bytes:
             raise SpoolUnavailable("full")
-        if self.let_go is not None:
-            await self.let_go.wait()
+        if self.opens is not None:
+            await self.opens.wait()
         await super().append(entry)
 
 
@@ -516,11 +516,11 @@ async def test_what_memory_must_drop_while_it_is_moved_to_the_spool_takes_nothin
     queue.up = False
     moving, behind, last = an_entry(100), an_entry(100), an_entry(150)
     assert [await hand_off.hand_off(entry) for entry in (moving, behind)] == ["none", "none"]
-    spool.takes_bytes, spool.let_go = 100, asyncio.Event()
+    spool.takes_bytes, spool.opens = 100, asyncio.Event()
     closing = asyncio.create_task(hand_off.close(drain_s=0.1))
     await asyncio.sleep(0.3)
     assert await hand_off.hand_off(last) == "none"  # an answer that ends late: the oldest goes
-    spool.let_go.set()
+    spool.opens.set()
     assert await closing == 1
     left = Spool(spool.path, None)
     assert await left.peek(count=9, bytes_max=MIB) == [moving, behind]
@@ -535,13 +535,13 @@ async def test_what_comes_late_while_memory_is_moved_to_the_spool_is_moved_too(
     queue.up = False
     moving, late = an_entry(100), an_entry(100)
     assert await hand_off.hand_off(moving) == "none"
-    spool.takes_bytes, spool.let_go = 100, asyncio.Event()
+    spool.takes_bytes, spool.opens = 100, asyncio.Event()
     closing = asyncio.create_task(hand_off.close(drain_s=0.1))
     await asyncio.sleep(0.3)
     spool.takes_bytes = 0
     assert await hand_off.hand_off(late) == "none"
     spool.takes_bytes = 100
-    spool.let_go.set()
+    spool.opens.set()
     assert await closing == 0
     left = Spool(spool.path, None)
     assert await left.peek(count=9, bytes_max=MIB) == [moving, late]

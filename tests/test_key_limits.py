@@ -210,9 +210,9 @@ async def test_a_frozen_server_costs_one_timeout_and_not_one_a_request(valkey: V
     class Slow(RedisRates):
         calls = 0
 
-        async def take(self, *given: object) -> object:  # type: ignore[override]
+        async def take(self, key_id: UUID, now: datetime, limits: KeyLimits) -> Used:
             Slow.calls += 1
-            return await super().take(*given)  # type: ignore[arg-type]
+            return await super().take(key_id, now, limits)
 
     rates = Slow(valkey.url, timeout_ms=50)
     valkey.freeze()

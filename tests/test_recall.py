@@ -556,14 +556,14 @@ async def test_a_scope_that_is_read_anew_while_it_is_ranked_is_ranked_again(monk
     rows = [row(f"turn {at} of the boat", unit(1, 0, 0, 0), session_id=session, seq=at) for at in range(20)]
     store, readings = Store(rows), list[Any]()
 
-    def judge(features: Sequence[Features]) -> Sequence[Verdict]:
+    def judge(candidates: Sequence[Features]) -> Sequence[Verdict]:
         held = hot.held(SCOPE)
         if not readings and held is not None:
             old, store.version, store.rebuild = held.index, 2, 2
             readings.append(asyncio.run_coroutine_threadsafe(hot.get(SCOPE, {1: 2}), loop))
             while held.index is old:
                 time.sleep(0.001)
-        return admit(features)
+        return admit(candidates)
 
     hot = HotScopes(store, dim=DIM, bytes_max=1 << 20, staleness_ms=60_000, metrics=Metrics(), evaluate=judge)
     one = Recaller(hot, store, Embedder(), Metrics())
@@ -585,11 +585,11 @@ async def test_what_is_erased_while_a_question_is_ranked_is_in_no_answer(monkeyp
         hot.let_go(SCOPE.tenant, [1])
         let_go.set()
 
-    def judge(features: Sequence[Features]) -> Sequence[Verdict]:
+    def judge(candidates: Sequence[Features]) -> Sequence[Verdict]:
         if not let_go.is_set():
             loop.call_soon_threadsafe(erase)
             let_go.wait(10)
-        return admit(features)
+        return admit(candidates)
 
     hot = HotScopes(store, dim=DIM, bytes_max=1 << 20, staleness_ms=60_000, metrics=Metrics(), evaluate=judge)
     one = Recaller(hot, store, Embedder(), Metrics())
@@ -624,10 +624,10 @@ async def test_what_was_taken_out_of_a_scope_while_it_was_ranked_is_not_given(
         else:
             await hot.get(SCOPE, None, strict=True)
 
-    def judge(features: Sequence[Features]) -> Sequence[Verdict]:
+    def judge(candidates: Sequence[Features]) -> Sequence[Verdict]:
         if not ended:
             ended.append(asyncio.run_coroutine_threadsafe(erased(), loop).result(10))
-        return admit(features)
+        return admit(candidates)
 
     hot = HotScopes(store, dim=DIM, bytes_max=1 << 20, staleness_ms=60_000, metrics=Metrics(), evaluate=judge)
     one = Recaller(hot, store, Embedder(), Metrics())

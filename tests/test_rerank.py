@@ -156,7 +156,7 @@ async def test_scores_that_are_not_one_for_each_text_leave_the_order(said: Any) 
 async def test_a_reranker_that_awaits_nothing_leaves_the_order() -> None:
     class Plain:
         def rerank(self, query: str, texts: Sequence[str]) -> Any:
-            raise RuntimeError("defect") if self else None
+            raise RuntimeError("defect")
 
     rung, found = await contents(recaller(Plain()))
     assert (rung, found) == ("no-rerank", (await contents(recaller(None)))[1])

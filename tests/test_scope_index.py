@@ -399,9 +399,8 @@ def test_names_that_no_item_has_let_nothing_through() -> None:
 
 def test_a_document_of_one_conversation_is_seen_by_that_one_alone() -> None:
     ours, theirs = uuid5(SPACE, "ours"), uuid5(SPACE, "theirs")
-    of_session = {"kind": "document", "session_id": ours, "attributes": {"saved": "session"}}
     index = index_of(
-        item("kept", "the boat plan", **of_session),
+        item("kept", "the boat plan", kind="document", session_id=ours, attributes={"saved": "session"}),
         item("open", "the boat plan of all", kind="document", session_id=None),
     )
     assert ask(index, "boat plan") == ["open"]
@@ -639,8 +638,8 @@ def test_what_holds_goes_before_what_held_found_or_not() -> None:
 
 
 def test_what_held_is_never_given_alone() -> None:
-    def by_words(features: Sequence[Features]) -> list[Verdict]:
-        return [Verdict(one.coverage > 0, 0.5, "by its words") for one in features]
+    def by_words(candidates: Sequence[Features]) -> list[Verdict]:
+        return [Verdict(one.coverage > 0, 0.5, "by its words") for one in candidates]
 
     index = ScopeIndex(DIM, evaluate=by_words)
     for one in lisbon_and_porto()._items.values():
@@ -658,8 +657,8 @@ def test_what_held_in_between_is_not_given_without_what_holds_now() -> None:
     moved = item("moved", "We moved the sprint deadline to April 5", vectors=near)
     back = item("back", "The sprint deadline is April 1 after all", vectors=near, occurred_at=NOW)
 
-    def by_words(features: Sequence[Features]) -> list[Verdict]:
-        return [Verdict(one.coverage > 0.9, 0.5, "by its words") for one in features]
+    def by_words(candidates: Sequence[Features]) -> list[Verdict]:
+        return [Verdict(one.coverage > 0.9, 0.5, "by its words") for one in candidates]
 
     index = ScopeIndex(DIM, evaluate=by_words)
     for one in (first, moved, back):
