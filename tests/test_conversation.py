@@ -34,7 +34,9 @@ class MemoryHot:
         if self.broken or self.slow:
             raise QueueUnavailable("away")
         known = self.openings.get((scope_key, asked.opening)) if asked.opening else None
-        sessions = {d: self.answers[scope_key, d] for d in asked.answers if (scope_key, d) in self.answers}
+        sessions: dict[bytes, SessionRef] = {
+            d: self.answers[scope_key, d] for d in asked.answers if (scope_key, d) in self.answers
+        }
         return Hot(sessions, known[0] if known else None, bool(known and known[1]), {})
 
     async def keep(

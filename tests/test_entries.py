@@ -10,12 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memory.chain import Digest
 from memory.errors import EnvelopeUnreadable
 from memory.ids import new_id
 from memory.model import Entry, Shown
 from memory.read.entries import EntryCache, packed, print_of, unpacked
 
 TENANT = new_id()
+PLACE = Digest(b"d" * 32)
 
 
 def entry_of(memories: int, characters: int) -> Entry:
@@ -25,7 +27,7 @@ def entry_of(memories: int, characters: int) -> Entry:
 
 def put(cache: EntryCache, session: UUID, entry: Entry) -> bytes:
     sealed = packed(entry)
-    cache.put(TENANT, session, b"d" * 32, sealed, unpacked(sealed))
+    cache.put(TENANT, session, PLACE, sealed, unpacked(sealed))
     return sealed
 
 
@@ -92,17 +94,17 @@ def test_who_was_asked_for_last_stays() -> None:
     kept = put(cache, sessions[0], entry_of(3, 300))
     for session in sessions[1:]:
         put(cache, session, entry_of(3, 300))
-        assert cache.entry(TENANT, sessions[0], b"d" * 32, kept) is not None
-    assert cache.raw(TENANT, sessions[1], [b"d" * 32]) == {}
-    assert cache.raw(TENANT, sessions[-1], [b"d" * 32]) != {}
+        assert cache.entry(TENANT, sessions[0], PLACE, kept) is not None
+    assert cache.raw(TENANT, sessions[1], [PLACE]) == {}
+    assert cache.raw(TENANT, sessions[-1], [PLACE]) != {}
 
 
 def test_a_tenant_that_is_let_go_of_gives_its_bytes_back() -> None:
     cache, session = EntryCache(20_000), new_id()
     put(cache, session, entry_of(3, 300))
     cache.let_go(TENANT)
-    assert cache.raw(TENANT, session, [b"d" * 32]) == {}
+    assert cache.raw(TENANT, session, [PLACE]) == {}
     later = [new_id() for _ in range(8)]
     for one in later:
         put(cache, one, entry_of(3, 300))
-    assert all(cache.raw(TENANT, one, [b"d" * 32]) for one in later)
+    assert all(cache.raw(TENANT, one, [PLACE]) for one in later)

@@ -193,7 +193,7 @@ async def test_while_many_ask_nothing_is_withdrawn_for_good_by_an_index_that_is_
     ledgers = Ledgers(world.hot, world.store, hot, world.keys, Metrics(), as_stored, str)
     session, place = SessionRef(new_id(), "s"), Digest(bytes(32))
     entry = Entry("<memory>Tern</memory>", 4, (Shown(new.memory_id, 2, print_of(new.content)),), "internal", new_id())
-    kept_there = {place: await ledgers.sealed(world.scope, session, entry)}
+    kept_there: dict[bytes, bytes] = {place: await ledgers.sealed(world.scope, session, entry)}
     conversation = Conversation(session, (place,), None, False, {1: 2}, False, ledger=kept_there)
     with crowd(hot):
         kept = await ledgers.kept(world.scope, conversation, {0: place}, None, Filter(), NOW)
@@ -213,7 +213,7 @@ async def test_a_block_of_a_scope_that_the_index_has_not_heard_of_is_not_withdra
     entry = Entry(
         "<memory>ten</memory>", 4, (Shown(shared.memory_id, 1, print_of(shared.content)),), "internal", new_id()
     )
-    kept_there = {place: await ledgers.sealed(world.scope, session, entry)}
+    kept_there: dict[bytes, bytes] = {place: await ledgers.sealed(world.scope, session, entry)}
     conversation = Conversation(session, (place,), None, False, {1: 1}, False, ledger=kept_there)
     kept = await ledgers.kept(world.scope, conversation, {0: place}, None, Filter(), NOW)
     assert set(kept.blocks) == {0} and not kept.withdrawn
@@ -280,7 +280,7 @@ async def test_a_block_that_is_let_go_of_while_it_is_read_is_not_at_hand() -> No
     world.keys = KeyRing(table, bytes(32))
     world.another_process()
     entry, memory_id = quoting()
-    kept_there = {place: await world.ledgers.sealed(world.scope, session, entry)}
+    kept_there: dict[bytes, bytes] = {place: await world.ledgers.sealed(world.scope, session, entry)}
     conversation = Conversation(session, (place,), None, False, {}, False, ledger=kept_there)
     ledgers = await asking(table, world)
     reading = asyncio.create_task(ledgers.kept(world.scope, conversation, {0: place}, None, Filter(), NOW))

@@ -21,8 +21,8 @@ from tests.valkey_fixture import ValkeyServer
 
 SCOPE = Scope(UUID(int=1))
 KEY = b"k" * 16
-ANSWERS = [bytes([number]) * 32 for number in range(3)]
-OPENING = b"o" * 32
+ANSWERS = [Digest(bytes([number]) * 32) for number in range(3)]
+OPENING = Digest(b"o" * 32)
 PAIR, BEFORE = Digest(b"p" * 32), Digest(b"b" * 32)
 
 
@@ -49,10 +49,10 @@ async def test_a_session_is_found_by_its_answers_and_others_are_not(hot: RedisHo
 @pytest.mark.parametrize("label", ["{}", "{}".upper(), "", "é", "urn:uuid:{}", "\xff"])
 async def test_a_label_comes_back_as_it_was(hot: RedisHot, label: str) -> None:
     session = a_session(label.format("0190c0de-ab12-7000-8000-00000000abcd"))
-    await hot.keep(SCOPE, KEY, ANSWERS[:1], OPENING, True, session, {PAIR: Joint(session, BEFORE, Digest(ANSWERS[0]))})
+    await hot.keep(SCOPE, KEY, ANSWERS[:1], OPENING, True, session, {PAIR: Joint(session, BEFORE, ANSWERS[0])})
     found = await hot.find(SCOPE, KEY, Asked(ANSWERS[:1], OPENING))
     assert (found.sessions, found.opening) == ({ANSWERS[0]: session}, session)
-    assert await hot.joints(SCOPE, KEY, [PAIR]) == {PAIR: Joint(session, BEFORE, Digest(ANSWERS[0]))}
+    assert await hot.joints(SCOPE, KEY, [PAIR]) == {PAIR: Joint(session, BEFORE, ANSWERS[0])}
 
 
 async def test_another_scope_or_tenant_finds_nothing(hot: RedisHot) -> None:
@@ -88,7 +88,7 @@ async def test_an_opening_is_another_attempt_until_somebody_goes_on_from_it(hot:
     assert not (await hot.find(SCOPE, KEY, Asked([], OPENING, []))).opening_continued
 
 
-MARKS = [bytes([number]) * 32 for number in range(10, 13)]
+MARKS = [Digest(bytes([number]) * 32) for number in range(10, 13)]
 
 
 async def test_the_ledger_is_read_in_the_same_trip_of_the_session_that_the_answers_say(hot: RedisHot) -> None:
