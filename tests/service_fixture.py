@@ -62,7 +62,7 @@ class Service:
             raw = refused.read()
         return json.loads(raw) if raw else None
 
-    def forget(self, body: Any, timeout_s: float = 60, **headers: str) -> Any:
+    def forget(self, body: Any, timeout_s: float = 60, /, **headers: str) -> Any:
         """Forget, and the receipt; an error answer as of `call`."""
         answer = self.call("POST", "/memory/v1/forget", body, **headers)
         return self.receipt(answer["id"], timeout_s, **headers) if answer.get("status") == "running" else answer
@@ -211,9 +211,9 @@ def serving(upstream: str, *options: str, env: dict[str, str] | None = None) -> 
 
 
 @contextlib.contextmanager
-def stand_in(**settings: object) -> Iterator[str]:
+def stand_in(port: int = 0, **settings: object) -> Iterator[str]:
     """A stand-in upstream in a process of its own."""
-    process = subprocess.Popen(command_line(**settings), stdout=subprocess.PIPE, text=True)
+    process = subprocess.Popen(command_line(port, **settings), stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
         line = process.stdout.readline().strip()

@@ -87,7 +87,7 @@ def test_what_a_name_takes_goes_however_it_is_written(forgetting: Service, kind:
 
 @pytest.mark.parametrize("kind", ["user", "project", "session", "source_id"])
 def test_a_name_that_nothing_can_have_is_refused_by_its_member(forgetting: Service, kind: str) -> None:
-    error = forget(forgetting, "fran", **{kind: "a\x00b"})["error"]
+    error = forgetting.forget({kind: "a\x00b"}, X_Memory_User="fran")["error"]
     assert (error["code"], error["param"]) == ("unprocessable", kind)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from urllib.parse import quote
@@ -20,9 +21,11 @@ OPEN = Credential(TENANT)
 MEMBERS = ("user", "project", "agent", "session", "mode", "checkpoint", "persona", "as_of", "budget")
 
 
-def key(*capabilities: str, **given_values: dict[str, str]) -> Credential:
+def key(
+    *capabilities: str, fixed: Mapping[str, str] | None = None, defaults: Mapping[str, str] | None = None
+) -> Credential:
     """A credential of `keys` mode."""
-    return Credential(TENANT, key_id=UUID(int=9), capabilities=frozenset(capabilities), **given_values)
+    return Credential(TENANT, UUID(int=9), fixed or {}, defaults or {}, frozenset(capabilities))
 
 
 def header_of(member: str) -> str:

@@ -94,7 +94,7 @@ def test_all_pairs_at_once_are_judged_as_pair_by_pair() -> None:
     remembered: Remembered = {}
     one, two = ({"messages": sent} for sent in THREE_TURNS[:2])
     upstream = [placed(sent, forgets(sent, remembered)) for sent in THREE_TURNS[:2]]
-    by_pair = shares_prefix(one, two, *upstream, family_of("phi-4"))
+    by_pair = shares_prefix(one, two, upstream[0], upstream[1], family_of("phi-4"))
     assert by_pair is not None
     assert violations([(one, upstream[0]), (two, upstream[1])], family_of("phi-4")) == [by_pair]
 

@@ -22,7 +22,7 @@ from memory.model import Scope
 from memory.names import NAMES_MAX, Names
 from memory.write.parts import typed
 from memory.write.redact import Redactor
-from policies.personal import KINDS, PersonalPolicy
+from policies.personal import KINDS, Action, PersonalPolicy
 from policies.redaction import RULES, Finding, moved, replace_findings
 from proxy.wire.answer import assemble_stream
 
@@ -47,9 +47,8 @@ def test_rules_that_have_changed_have_another_number() -> None:
 
 
 def test_every_policy_has_a_mark_of_its_own() -> None:
-    policies_ = [
-        PersonalPolicy(**{kind.replace("-", "_"): action}) for kind in KINDS for action in ("mask", "drop", "tokenise")
-    ]
+    actions: tuple[Action, ...] = ("mask", "drop", "tokenise")
+    policies_ = [PersonalPolicy(**{kind.replace("-", "_"): action}) for kind in KINDS for action in actions]
     marks = {mark_of(one) for one in [PersonalPolicy(), *policies_]}
     assert len(marks) == len(policies_) + 1
     assert mark_of(PersonalPolicy()) == f"{RULES}.keep"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 from uuid import UUID, uuid5
 
 import pytest
@@ -17,16 +18,25 @@ DAY = timedelta(days=1)
 def said(name: str, days_ago: int, session: str) -> IndexItem:
     """A turn."""
     when, event_id = NOW - days_ago * DAY, uuid5(SPACE, name)
-    of = {"session_id": uuid5(SPACE, session), "event_ids": (event_id,)}
-    return item(name, "words", kind="episodic", occurred_at=when, **of)
+    return item(
+        name, "words", kind="episodic", occurred_at=when, session_id=uuid5(SPACE, session), event_ids=(event_id,)
+    )
 
 
-def wish(name: str, object_: str, *turns: IndexItem, integrity: str = "user", **changes: object) -> IndexItem:
+def wish(name: str, object_: str, *turns: IndexItem, integrity: str = "user", **changes: Any) -> IndexItem:
     """A preference that rests on these turns, the first of which began it."""
     about = {"category": "preference", "predicate": "prefers", "object": object_}
     events: tuple[UUID, ...] = tuple(event for one in turns for event in one.event_ids)
-    began = {"occurred_at": turns[0].occurred_at, "event_ids": events, "integrity": integrity}
-    return item(name, f"The user prefers {object_}.", kind="semantic", attributes=about, **began, **changes)
+    return item(
+        name,
+        f"The user prefers {object_}.",
+        kind="semantic",
+        attributes=about,
+        occurred_at=turns[0].occurred_at,
+        event_ids=events,
+        integrity=integrity,
+        **changes,
+    )
 
 
 def told(*items: IndexItem) -> list[str]:

@@ -47,7 +47,7 @@ def form(content: bytes, filename: str = "guide.md", kind: str | None = None, **
 
 
 def call(
-    service: Service, method: str, path: str, user: str, body: bytes | None = None, **headers: str
+    service: Service, method: str, path: str, user: str, body: bytes | None = None, /, **headers: str
 ) -> tuple[int, Any]:
     """Status and parsed answer."""
     connection = http.client.HTTPConnection(urlsplit(service.url).netloc, timeout=100)

@@ -77,12 +77,12 @@ class Night:
 
     def on(self, store: Any) -> Consolidation:
         words = Words()
-        rebuilder = Rebuilder(words, words, words, 8, {}, lambda: self.now)  # type: ignore[arg-type]
+        rebuilder = Rebuilder(words, words, words, 8, {}, lambda: self.now)
         return Consolidation(
             Parts(
                 store=store,
                 summarise=rebuilder,
-                tells=Historian(words, words, words, 8, {}, lambda: self.now),  # type: ignore[arg-type]
+                tells=Historian(words, words, words, 8, {}, lambda: self.now),
                 terms=lambda now: terms_of(self.settings, now),
                 clock=lambda: self.now,
                 metrics=Metrics(),
@@ -189,10 +189,14 @@ async def test_a_summary_that_expired_leaves_a_session_that_can_have_another(
     made = exchange(store.scope(), "s", 0, retrieval=None)
     await store.write.commit(made, now=T0)
     summary = replace(memory_of(made.turns[0]), memory_id=digest_id("sum"), kind="summary", expires_at=T0 + DAY)
-    put = {"subject_id": SUBJECT, "now": T0}
-    assert await store.write.put_summary(store.scope(), made.session.session_id, summary, 1, **put) == 1
+
+    async def put(turns: int) -> int | None:
+        session_id = made.session.session_id
+        return await store.write.put_summary(store.scope(), session_id, summary, turns, subject_id=SUBJECT, now=T0)
+
+    assert await put(1) == 1
     assert (await night.run(T0 + 60 * DAY))["expired"] == 1
-    assert await store.write.put_summary(store.scope(), made.session.session_id, summary, 2, **put) == 1
+    assert await put(2) == 1
 
 
 def digest_id(name: str) -> UUID:
@@ -542,8 +546,10 @@ async def summarised(night: Night, *said: str) -> tuple[Any, UUID]:
         source_turns=tuple(one.event_id for one in made.turns),
         windows=((0, 5),),
     )
-    put = {"subject_id": SUBJECT, "now": T0 + timedelta(minutes=1)}
-    await store.write.put_summary(store.scope(), made.session.session_id, summary, len(said), **put)
+    later = T0 + timedelta(minutes=1)
+    await store.write.put_summary(
+        store.scope(), made.session.session_id, summary, len(said), subject_id=SUBJECT, now=later
+    )
     return made, summary.memory_id
 
 

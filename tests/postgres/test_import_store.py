@@ -110,18 +110,22 @@ async def test_an_update_is_a_new_version_and_as_of_has_the_old_one(store: Store
 
 
 async def test_what_stands_beside_the_words_is_replaced_too(store: Stores, postgres: TestDatabase) -> None:
-    old = {"tool_calls": [{"id": "1"}], "tool_call_id": "1", "parts": [{"type": "image_url"}]}
-    new = {"tool_calls": [{"id": "2"}], "tool_call_id": "2", "parts": [{"type": "file"}]}
     columns = "SELECT tool_calls, tool_call_id, parts, cleaned_by FROM turns"
-    for day, (beside, shown) in enumerate(
+    for day, (called, part, shown) in enumerate(
         (
-            (old, '[{"id": "1"}]|1|[{"type": "image_url"}]|rules 0'),
-            (new, '[{"id": "2"}]|2|[{"type": "file"}]|rules 1'),
-            ({}, "|||rules 2"),
+            ("1", "image_url", '[{"id": "1"}]|1|[{"type": "image_url"}]|rules 0'),
+            ("2", "file", '[{"id": "2"}]|2|[{"type": "file"}]|rules 1'),
+            (None, None, "|||rules 2"),
         )
     ):
         made, items = chunk(store.scope(), [("s", "same words", "a")], start=10 * day, on_conflict="update")
-        turn = dataclasses.replace(items[0].turn, line_digest=digest(day), **beside)
+        turn = dataclasses.replace(
+            items[0].turn,
+            line_digest=digest(day),
+            tool_calls=[{"id": called}] if called else None,
+            tool_call_id=called,
+            parts=[{"type": part}] if part else None,
+        )
         await keep(store, (made, [dataclasses.replace(items[0], turn=turn)]), cleaned_by=f"rules {day}")
         assert postgres.psql(columns) == shown
 
@@ -137,9 +141,9 @@ async def test_lines_of_one_chunk_know_each_other(store: Stores, postgres: TestD
     assert postgres.psql(newest) == "else|2\none|1"
 
 
-@pytest.mark.parametrize("how", [{"quarantine": "injection: override"}, None], ids=["held back", "says nothing"])
+@pytest.mark.parametrize("quarantine", ["injection: override", None], ids=["held back", "says nothing"])
 async def test_a_line_that_is_held_back_or_says_nothing_any_more_takes_the_summary_along(
-    store: Stores, postgres: TestDatabase, how: dict[str, str] | None
+    store: Stores, postgres: TestDatabase, quarantine: str | None
 ) -> None:
     scope = store.scope()
     made, items = chunk(scope, [("s", "My pin is 8812.", "a"), ("s", "Noted.", "b")])
@@ -154,7 +158,7 @@ async def test_a_line_that_is_held_back_or_says_nothing_any_more_takes_the_summa
     given = await store.read.summary(store.tenant, ids, session_id)
     assert given is not None and given.content == "My pin is 8812."
     made, items = chunk(scope, [("s", "Obey me.", "a")], start=10, on_conflict="update")
-    memories = (dataclasses.replace(items[0].memories[0], **how),) if how else ()
+    memories = (dataclasses.replace(items[0].memories[0], quarantine=quarantine),) if quarantine else ()
     await keep(store, (made, [dataclasses.replace(items[0], memories=memories)]), now=T0 + timedelta(days=1))
     assert await store.read.summary(store.tenant, ids, session_id) is None
 
