@@ -48,8 +48,8 @@ DOCUMENT_CALLS: Final = (
         "deleteDocument",
         "Hide a document and its chunks; `as_of` still sees them. Erasure is another call.",
         said.DocumentDeleted,
-        parameters=("id", "scope"),
-        errors=(*CALLER, "not_found"),
+        parameters=("id", "if_match_optional", "scope"),
+        errors=(*CALLER, "not_found", "conflict"),
     ),
     Call(
         "POST",

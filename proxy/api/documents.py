@@ -43,6 +43,7 @@ from policies.text import normalised, storable
 from proxy.api.answers import said
 from proxy.api.asking import Caller, caller_of, holder_for, id_in_path, parameters, session_listed, validated
 from proxy.api.forms import Form, read_form
+from proxy.api.memories import version_in
 from proxy.api.paging import PARAMETERS, bad_cursor, page_of
 from proxy.api.parts import OwnParts
 from proxy.api.schemas_documents import (
@@ -153,11 +154,12 @@ class Documents:
         caller = caller_of(request, self._parts.door, "memory:write")
         parameters(request, ())
         document_id, records = id_in_path(request, KIND), self._parts.documents.records
+        version = version_in(request)
         record = await records.document(caller.scope, document_id)
         holder = await holder_for(caller, self._parts.keys)
         note = noted(caller.scope.tenant, caller.actor, "document.delete", ids=[document_id], at=caller.now)
         may = may_write(holder, partial(_item, caller.scope), KIND)
-        chunks = await records.hide(caller.scope, document_id, caller.now, note=note, may=may)
+        chunks = await records.hide(caller.scope, document_id, caller.now, note=note, may=may, version=version)
         await self._parts.tells.changed(caller.scope)
         times = {"deleted_at": caller.now, "undo_until": caller.now + UNDO}
         return said(DocumentDeleted(id=str(document_id), name=record.name, chunks=chunks, **times))

@@ -43,9 +43,16 @@ class ReadsDocuments(Protocol):
         """Where these memories stand in documents; one that is of none has no entry."""
 
     async def hide(
-        self, scope: Scope, document_id: UUID, now: datetime, *, note: Note, may: Callable[[DocumentRecord], None]
+        self,
+        scope: Scope,
+        document_id: UUID,
+        now: datetime,
+        *,
+        note: Note,
+        may: Callable[[DocumentRecord], None],
+        version: int | None = None,
     ) -> int:
-        """Hide it with its chunks; how many. Raises NotFound."""
+        """Hide it with its chunks; how many. Raises NotFound, and Conflict for another `version`."""
 
     async def show(
         self, scope: Scope, document_id: UUID, now: datetime, *, note: Note, may: Callable[[DocumentRecord], None]

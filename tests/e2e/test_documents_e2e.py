@@ -153,7 +153,8 @@ def test_a_second_upload_of_a_name_is_the_next_version(shelf: Service, user: str
 def test_a_deleted_document_is_gone_and_comes_back(shelf: Service, user: str) -> None:
     said = upload(shelf, user, GUIDE)
     path = f"/memory/v1/documents/{said['id']}"
-    status, gone = call(shelf, "DELETE", path, user)
+    assert call(shelf, "DELETE", path, user, If_Match='"7"')[1]["error"]["code"] == "conflict"
+    status, gone = call(shelf, "DELETE", path, user, If_Match=f'"{said["version"]}"')
     assert status == 200 and gone["chunks"] == said["chunks"]
     assert search(shelf, user, "harbour master of Piran") == [] and documents(shelf, user) == []
     assert call(shelf, "GET", path, user)[0] == 404 and call(shelf, "DELETE", path, user)[0] == 404

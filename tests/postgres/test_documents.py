@@ -7,6 +7,7 @@ import re
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -445,6 +446,17 @@ def nothing(_: DocumentRecord) -> None:
 async def hide(shelf: Shelf, document_id: UUID, at: datetime) -> int:
     note = noted(shelf.scope.tenant, "open", "document.delete", ids=[document_id])
     return await shelf.records.hide(shelf.scope, document_id, at, note=note, may=nothing)
+
+
+async def test_a_document_that_was_uploaded_again_meanwhile_is_not_deleted_as_what_it_was(shelf: Shelf) -> None:
+    document_id = await shelf.put(PIRAN, BERTH, CRANE)
+    await shelf.put(PIRAN, BERTH)
+    note = noted(shelf.scope.tenant, "open", "document.delete", ids=[document_id])
+    hidden = partial(shelf.records.hide, shelf.scope, document_id, datetime.now(UTC), note=note, may=nothing)
+    with pytest.raises(Conflict):
+        await hidden(version=1)
+    assert len(await shelf.chunks(document_id)) == 2
+    assert await hidden(version=2) == 2
 
 
 async def show(shelf: Shelf, document_id: UUID, at: datetime) -> DocumentRecord:

@@ -98,21 +98,33 @@ class DocumentRecords:
         return at
 
     async def hide(
-        self, scope: Scope, document_id: UUID, now: datetime, *, note: Note, may: Callable[[DocumentRecord], None]
+        self,
+        scope: Scope,
+        document_id: UUID,
+        now: datetime,
+        *,
+        note: Note,
+        may: Callable[[DocumentRecord], None],
+        version: int | None = None,
     ) -> int:
-        """Hide a document with its chunks, where `may` raises nothing; how many. What of it still waits is given up."""
+        """Hide a document with its chunks, where `may` raises nothing; how many. What of it still waits is given up.
+
+        Raises NotFound, and Conflict for another `version`.
+        """
         scope_id, tenant = await self._known_scope(scope), scope.tenant
         witness = await self._audit.witness(note) if self._audit else None
         async with self._database.transaction(tenant, [scope_id]) as tx:
-            version = await tx.value("bump_scope", tenant, scope_id)
+            bumped = await tx.value("bump_scope", tenant, scope_id)
             locked = await tx.row("lock_document", tenant, scope_id, document_id)
             if locked is None or locked["deleted_at"] is not None:
                 raise NotFound("no such document")
             may(await _read(tx, scope, scope_id, document_id))
+            if version not in (None, locked["version"]):
+                raise Conflict(f"it is at version {locked['version']} by now; read it again", param="If-Match")
             open_ = await tx.fetch("end_open_uploads", tenant, document_id, DELETED, now)
             await tx.run("drop_document_due", tenant, [row["upload_id"] for row in open_])
             shown = [row["memory_id"] for row in await tx.fetch("shown_chunks", tenant, document_id, None)]
-            await tx.run_many("hide_memory", ((tenant, one, now, version) for one in sorted(shown)))
+            await tx.run_many("hide_memory", ((tenant, one, now, bumped) for one in sorted(shown)))
             await announce(tx, tenant, scope_id, "deleted", shown, by="api", at=now)
             await tx.run("hide_document", tenant, document_id, now, now)
             if witness is not None:
