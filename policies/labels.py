@@ -67,6 +67,11 @@ def within_ceiling(label: Sensitivity, ceiling: Sensitivity) -> bool:
     return _SENSITIVITY_RANK[label] <= _SENSITIVITY_RANK[ceiling]
 
 
+def labels_up_to(ceiling: Sensitivity) -> list[str]:
+    """The labels that may be shown where `ceiling` is the most that may be, widest first."""
+    return [label.value for label in Sensitivity if within_ceiling(label, ceiling)]
+
+
 def is_sealed(label: Sensitivity) -> bool:
     """Whether rows of this label are encrypted at rest (DESIGN section 7: confidential and above)."""
     return _SENSITIVITY_RANK[label] >= _SENSITIVITY_RANK[Sensitivity.CONFIDENTIAL]

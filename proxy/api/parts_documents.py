@@ -14,6 +14,7 @@ from memory.model import Scope
 from memory.preferences import Preference
 from memory.stored import Page
 from memory.web_documents import Stages
+from policies.labels import Sensitivity
 from proxy.api.paging import Order
 
 
@@ -84,8 +85,14 @@ class ReadsPreferences(Protocol):
     """What was learnt of a user's taste."""
 
     async def preferences(
-        self, scope: Scope, now: datetime, among: Sequence[UUID] | None = None
+        self,
+        scope: Scope,
+        now: datetime,
+        among: Sequence[UUID] | None = None,
+        *,
+        ceiling: Sensitivity | None = None,
+        session_id: UUID | None = None,
     ) -> tuple[list[Preference], bool]:
-        """Those that hold in this very scope, of these or of all, the last said first, 500 at most; whether there are
-        more. Raises StoreUnavailable.
+        """Those that hold in this very scope, of these or of all, up to this sensitivity and of one conversation where
+        that is all that may be seen, the last said first, 500 at most; whether there are more. Raises StoreUnavailable.
         """

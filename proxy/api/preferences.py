@@ -41,7 +41,7 @@ class PreferenceCalls:
         caller = caller_of(request, self._parts.door, "memory:read:own")
         parameters(request, ())
         holder = await holder_for(caller, self._parts.keys)
-        held, more = await self._parts.preferences.preferences(caller.scope, caller.now)
+        held, more = await self._held(caller, holder)
         found = readable(holder, held, partial(_item, caller))
         rows = sorted((_said(caller, one) for one in found), key=lambda one: -one.strength)
         return said(PreferenceList(data=rows, more=more))
@@ -55,19 +55,23 @@ class PreferenceCalls:
         gone: dict[UUID, None] = {}
         if asked.memories is not None:
             gone = dict.fromkeys(as_id(one, "preference", "memories") for one in asked.memories)
-            await self._hide(caller, holder, list(gone), await self._held(caller, list(gone)))
+            await self._hide(caller, holder, list(gone), (await self._held(caller, holder, list(gone)))[0])
         else:
-            found = await self._held(caller)
+            found, _ = await self._held(caller, holder)
             while wanted := [one for one in _seen(caller, holder, found) if one not in gone]:
                 gone |= dict.fromkeys(wanted)
                 await self._hide(caller, holder, wanted, found)
-                found = await self._held(caller)  # what had been replaced holds again
+                found, _ = await self._held(caller, holder)  # what had been replaced holds again
         await self._parts.tells.changed(caller.scope)
         return said(PreferencesGone(memories=[str(one) for one in gone], undo_until=caller.now + UNDO))
 
-    async def _held(self, caller: Caller, among: Sequence[UUID] | None = None) -> Sequence[Preference]:
-        held, _ = await self._parts.preferences.preferences(caller.scope, caller.now, among)
-        return held
+    async def _held(
+        self, caller: Caller, holder: Holder, among: Sequence[UUID] | None = None
+    ) -> tuple[Sequence[Preference], bool]:
+        """What holds, of these or of all, that this holder may see, 500 at most; and whether there is more."""
+        return await self._parts.preferences.preferences(
+            caller.scope, caller.now, among, ceiling=holder.ceiling, session_id=holder.session_id
+        )
 
     async def _hide(self, caller: Caller, holder: Holder, wanted: Sequence[UUID], found: Sequence[Preference]) -> None:
         """Hide these of what was found, or none. Raises NotFound, CapabilityMissing."""

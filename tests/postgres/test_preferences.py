@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from memory.adapters.postgres.database import Bounds
 from memory.adapters.postgres.preference_store import PREFERENCES_MAX, PreferenceStore
 from policies.fact import Fact
+from policies.labels import Sensitivity
 from tests.postgres.seed import T0, Stores, stores
 from tests.postgres.test_facts import DAY, fact, say
 from tests.postgres_fixture import TestDatabase
@@ -49,3 +51,13 @@ async def test_more_preferences_than_are_shown_are_said_to_be_more_and_found_by_
     assert first.memory_id not in {one.memory_id for one in held}
     named, more = await of(store).preferences(store.scope(), T0 + 2 * DAY, [first.memory_id])
     assert ([one.memory_id for one in named], more) == ([first.memory_id], False)
+
+
+async def test_what_a_reader_may_not_see_takes_no_place_of_what_they_may(store: Stores, postgres: TestDatabase) -> None:
+    await say(store, *(liking(f"thing {at}") for at in range(PREFERENCES_MAX + 1)))
+    postgres.psql("UPDATE memory_versions SET sensitivity = 'secret'")
+    await say(store, liking("the first thing"), day=-1)
+    seen, more = await of(store).preferences(store.scope(), T0 + DAY, ceiling=Sensitivity.CONFIDENTIAL)
+    assert ([one.statement for one in seen], more) == (["The user likes the first thing."], False)
+    elsewhere, more = await of(store).preferences(store.scope(), T0 + DAY, session_id=UUID(int=1))
+    assert (elsewhere, more) == ([], False)

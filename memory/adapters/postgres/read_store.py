@@ -26,7 +26,7 @@ from memory.documents import GivenChunk
 from memory.model import IndexRow, Injections, Quoted, Scope, ScopeVersion, SessionRef, Vector
 from memory.read.conversation import WITHDRAWN
 from memory.read.items import INDEXED_KINDS
-from policies.labels import Sensitivity, within_ceiling
+from policies.labels import Sensitivity, labels_up_to
 
 BATCH: Final = 500
 COUNTERS_BATCH: Final = 2_000
@@ -391,7 +391,7 @@ def _listed(names: frozenset[str] | None) -> list[str] | None:
 
 
 def _below(ceiling: Sensitivity | None) -> list[str] | None:
-    return None if ceiling is None else [label.value for label in Sensitivity if within_ceiling(label, ceiling)]
+    return None if ceiling is None else labels_up_to(ceiling)
 
 
 def _windows(found: Sequence[Any]) -> dict[UUID, tuple[tuple[tuple[int, int], ...], NDArray[np.float32]]]:

@@ -1,6 +1,8 @@
 -- name: preferences_of_scope
--- The preferences that hold in a scope, all or of these, the last said first, with how often and where they were said.
--- $1 tenant uuid, $2 scope_id int8, $3 limit int8, $4 evidence int4, $5 now timestamptz, $6 memory_ids uuid[]
+-- The preferences that hold in a scope, all or of these, of these labels and of one conversation (null: any), the last
+-- said first, with how often and where they were said.
+-- $1 tenant uuid, $2 scope_id int8, $3 limit int8, $4 evidence int4, $5 now timestamptz, $6 memory_ids uuid[],
+-- $7 sensitivities text[], $8 session_id uuid
 -- Uses: facts_of_key, memories_pkey, memory_versions_pkey, fact_sayings_pkey, turns_pkey. Rows: memory_id, version,
 -- predicate, pinned, vouched, session_id, said, sessions, first_said, last_said, evidence.
 SELECT f.memory_id, m.version, f.predicate, m.pinned, v.validation_status = 'confirmed' AS vouched, m.session_id,
@@ -18,5 +20,6 @@ WHERE f.tenant_id = $1 AND f.scope_id = $2 AND f.category = 'preference' AND f.s
   AND m.deleted_at IS NULL AND m.quarantined_at IS NULL AND m.superseded_by IS NULL
   AND (v.expires_at <= $5 OR (v.valid_to > v.occurred_at AND v.valid_to <= $5)) IS NOT TRUE
   AND ($6::uuid[] IS NULL OR f.memory_id = ANY ($6))
+  AND ($7::text[] IS NULL OR v.sensitivity = ANY ($7)) AND ($8::uuid IS NULL OR m.session_id = $8)
 ORDER BY f.said_at DESC, f.memory_id
 LIMIT $3;
