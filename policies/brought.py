@@ -58,6 +58,11 @@ def output_in(text: str) -> str:
     return text[output.start() :] if output else ""
 
 
+def is_output(text: str) -> bool:
+    """Whether a text is a tool's output and no word of a person's."""
+    return bool(output_in(text)) and not own_words(text).strip()
+
+
 def own_words(text: str) -> str:
     """The text without what a program brought."""
     kept, at = [], 0

@@ -59,9 +59,10 @@ from memory.write.summarise import Summariser
 from memory.write.tombstones import digests_of, given_of
 from memory.write.turns import Message, as_sensitive_as_given, messages_of, turn_of, turn_of_line
 from memory.write.windows import TextTokenizer
+from policies.brought import is_output
 from policies.hygiene import is_junk, repeats
 from policies.injection.judge import rules_of
-from policies.labels import is_sealed
+from policies.labels import Integrity, derived_integrity, is_sealed
 from policies.lifetime import DaysOf
 
 log = logging.getLogger("memory_proxy.write")
@@ -391,8 +392,8 @@ class WritePath:
                 kind="episodic",
                 content=spoken(turn),
                 content_key=content_key(entry.tenant_id, turn.event_id),
-                role=turn.role,
-                integrity=turn.integrity,
+                role=said.role,
+                integrity=said.integrity,
                 sensitivity=turn.sensitivity,
                 origin=turn.origin,
                 importance=0.5,
@@ -404,7 +405,7 @@ class WritePath:
                 tool_name=turn.name if turn.role == "tool" else None,
                 quarantine=held.get(turn.event_id, ""),
             )
-            for turn in turns
+            for turn, said in zip(turns, map(as_said, turns), strict=True)
             if turn.content.strip()
             and (not live or turn.event_id in held or (turn.role in _REMEMBERED_ROLES and not is_junk(turn.content)))
         ]
@@ -558,6 +559,13 @@ def _without_broken_off(turns: Sequence[Turn], captured: Captured) -> list[Turn]
     """
     asked = set(captured.digests)
     return [turn for turn in turns if turn.chain in asked]
+
+
+def as_said(turn: Turn) -> Turn:
+    """A turn by who it is of: a tool's output that a client sent as the user's message is the tool's."""
+    if turn.role != "user" or not is_output(turn.content):
+        return turn
+    return replace(turn, role="tool", integrity=derived_integrity((turn.integrity, Integrity.TOOL)))
 
 
 def spoken(turn: Turn) -> str:

@@ -367,3 +367,17 @@ async def test_a_worker_whose_clock_jumps_stores_once_and_one_version_is_in_forc
     assert postgres.psql(several) == "0"
     depth = await workshop.queue.depth()
     assert (depth.pending, depth.in_flight, depth.dead) == (0, 0, 0)
+
+
+async def test_a_tools_output_that_a_client_sent_as_the_users_message_is_remembered_as_the_tools(
+    workshop: Workshop,
+) -> None:
+    output = "Observation: the staging cluster in Frankfurt has four nodes and two of them are drained."
+    for number, said in enumerate((output, f"Please note this for me.\n{output}")):
+        await workshop.say("ada", number, said, "Well then.")
+    await workshop.work(Life(float("inf")))
+    kept = await workshop.eyes.fetch(
+        "SELECT role, integrity FROM memory_versions JOIN memories USING (tenant_id, memory_id)"
+        " WHERE kind = 'episodic' AND content LIKE '%Frankfurt%' ORDER BY length(content)"
+    )
+    assert [tuple(row) for row in kept] == [("tool", "tool"), ("user", "user")]
