@@ -3,7 +3,8 @@
 Agents without tool calls of their own send what a tool said as the user's next message ("Observation: …", "[read_file
 for 'a.md'] Result:"), and put files, pages, rules and reminders before the user's words in elements
 (`<document>…</document>`). So an element that is closed is brought, but for those that hold what the user wrote
-(`<user_query>`), and so is all behind the head of a tool's output. Pure; refuses nothing. Linear.
+(`<user_query>`), and so is all behind the head of a tool's output. A front-end's errand (a title, tags, what to ask
+next) is brought whole: nobody said it. Pure; refuses nothing. Linear.
 """
 
 from __future__ import annotations
@@ -31,10 +32,25 @@ _OUTPUT: Final = re.compile(
     r"|context information is below)",
     re.MULTILINE | re.IGNORECASE,
 )
+# As Open WebUI (with the user's question in it where it is none) and LibreChat word theirs.
+_ERRAND: Final = re.compile(
+    r"\s*(?:### Task:\s(?=.*<chat_history>)(?!.*<user_query>)"
+    r"|(?:provide|please generate) a concise, 5-word-or-less title for the conversation\b"
+    r"|analyze this conversation and provide:\s+1\. the detected language\b"
+    r"|your task is to reflect the speaker's likely facial expression through a fitting emoji\b)",
+    re.DOTALL | re.IGNORECASE,
+)
+
+
+def is_errand(text: str) -> bool:
+    """Whether a chat front-end asks this of the model for itself: a title of the conversation, tags, questions."""
+    return _ERRAND.match(text) is not None
 
 
 def brought_in(text: str) -> list[tuple[int, int]]:
     """The ranges of a text that a program brought, in order, none in another."""
+    if is_errand(text):
+        return [(0, len(text))]
     output = _OUTPUT.search(text)
     end = output.start() if output else len(text)
     ends: defaultdict[str, list[int]] = defaultdict(list)

@@ -24,6 +24,7 @@ from memory.ports import Embedder, LanguageDetector
 from memory.write.embedding import embedded, ending
 from memory.write.procedures import Approve, PastRun, embedded_procedures, proposal
 from memory.write.windows import TextTokenizer
+from policies.brought import is_errand
 from policies.episode import Said, calls_in, outcome_of, sentences_told, task_of, told, worth_telling
 from policies.episode_words import entities_of, files_of, tools_of, topics_of, urls_of
 from policies.labels import Integrity, Sensitivity, derived_integrity, derived_sensitivity
@@ -295,9 +296,9 @@ def episode_of(
 def _said(turn: ToldTurn) -> Said:
     parts = turn.parts if isinstance(turn.parts, list) else []
     urls = tuple(part["url"] for part in parts if isinstance(part, dict) and isinstance(part.get("url"), str))
-    return Said(
-        turn.event_id, turn.role, "" if turn.unlearnt else turn.content, calls_in(turn.tool_calls), urls, turn.status
-    )
+    is_silent = turn.unlearnt or (turn.role == "user" and is_errand(turn.content))
+    text = "" if is_silent else turn.content
+    return Said(turn.event_id, turn.role, text, calls_in(turn.tool_calls), urls, turn.status)
 
 
 def _about(said: Sequence[Said]) -> dict[str, Any]:

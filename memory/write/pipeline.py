@@ -59,7 +59,7 @@ from memory.write.summarise import Summariser
 from memory.write.tombstones import digests_of, given_of
 from memory.write.turns import Message, as_sensitive_as_given, messages_of, turn_of, turn_of_line
 from memory.write.windows import TextTokenizer
-from policies.brought import is_output
+from policies.brought import is_errand, is_output
 from policies.hygiene import is_junk, repeats
 from policies.injection.judge import rules_of
 from policies.labels import Integrity, derived_integrity, is_sealed
@@ -542,11 +542,14 @@ def _said_in(line: ImportLine) -> str:
 
 
 def _worth_keeping(turns: Sequence[Turn], held: Mapping[UUID, str], captured: Captured) -> list[Turn]:
-    """The turns that memories may be made of: no answer that only quotes what was placed, none that was broken off; and
-    whatever is held back. A long history has many of all: work for a processor.
+    """The turns that memories may be made of: no answer that only quotes what was placed, none that was broken off, no
+    errand of a front-end and its answer; and whatever is held back. A long history has many of all: work for a
+    processor.
     """
     placed = [one.text for one in captured.retrieval.placed] if captured.retrieval else []
-    said = [turn for turn in turns if turn.role != "assistant" or not repeats(turn.content, placed)]
+    errands = {turn.chain for turn in turns if turn.role == "user" and is_errand(turn.content)}
+    said = [turn for turn in turns if errands.isdisjoint((turn.chain, turn.parent_chain))]
+    said = [turn for turn in said if turn.role != "assistant" or not repeats(turn.content, placed)]
     if captured.status != "complete":
         said = _without_broken_off(said, captured)
     known = {turn.event_id for turn in said}

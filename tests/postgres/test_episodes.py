@@ -536,6 +536,12 @@ def test_cost_is_counted_where_an_exchange_ends_and_clocks_that_jump_give_no_neg
     assert json.dumps(whole.attributes)
 
 
+def test_what_a_front_end_asks_for_itself_is_no_episode() -> None:
+    due = DueSession(UUID(int=1), 1, UUID(int=2), 0, 9, True)
+    errand = "### Task:\nSuggest follow-up questions about bread and flour.\n<chat_history>\nUSER: hi\n</chat_history>"
+    assert episode_of(due, [told_turn(0, new_id(), content=errand)], 8, told_in_full=True) is None
+
+
 @given(st.lists(st.tuples(st.integers(1, 9), st.integers(0, 50)), max_size=12), st.integers(2, 12), st.integers(1, 90))
 def test_ranges_follow_each_other_without_gap_or_overlap(
     exchanges: list[tuple[int, int]], turns_max: int, tokens_max: int

@@ -45,6 +45,7 @@ from memory.write.redact import Redactor
 from memory.write.summarise import Summariser
 from memory.write.tombstones import digest as tombstone
 from memory.write.worker import Stored
+from policies.brought import is_errand
 from tests.postgres.seed import Stores, digest, retrieval, stores, turn
 from tests.postgres_fixture import DIM, TestDatabase
 from tests.valkey_fixture import ValkeyServer
@@ -381,3 +382,44 @@ async def test_a_tools_output_that_a_client_sent_as_the_users_message_is_remembe
         " WHERE kind = 'episodic' AND content LIKE '%Frankfurt%' ORDER BY length(content)"
     )
     assert [tuple(row) for row in kept] == [("tool", "tool"), ("user", "user")]
+
+
+FOR_A_TITLE = """### Task:
+Generate a concise, 3-5 word title with an emoji summarizing the chat history.
+### Guidelines:
+- Write the title in the chat's primary language; default to English if multilingual.
+### Output:
+JSON format: { "title": "your concise title here" }
+### Chat History:
+<chat_history>
+USER: The staging cluster in Frankfurt has four nodes.
+ASSISTANT: Noted.
+</chat_history>"""
+
+
+async def test_what_a_front_end_asks_for_itself_is_kept_in_the_conversation_and_remembered_by_nobody(
+    workshop: Workshop,
+) -> None:
+    asked = (
+        FOR_A_TITLE,
+        "Provide a concise, 5-word-or-less title for the conversation, using title case conventions. Only return the"
+        " title itself.\n\nConversation:\nUser: The staging cluster in Frankfurt has four nodes.\nAI: Noted.",
+    )
+    for number, said in enumerate(asked):
+        await workshop.say("ada", number, said, "Staging Cluster Nodes in Frankfurt")
+    await workshop.work(Life(float("inf")))
+    assert await workshop.eyes.fetchval("SELECT count(*) FROM turns WHERE content LIKE '%Frankfurt%'") == 4
+    assert await workshop.eyes.fetchval("SELECT count(*) FROM memories WHERE kind <> 'summary'") == 0
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        FOR_A_TITLE.replace("</chat_history>", "</chat_history>\n<user_query>\nWhere is staging?\n</user_query>"),
+        "### Task:\nMove the staging cluster to Frankfurt.",
+        "Please generate a title for the talk about Frankfurt.",
+    ],
+    ids=["with the question", "of a person", "of something else"],
+)
+def test_what_a_person_asks_is_no_errand(said: str) -> None:
+    assert not is_errand(said)
