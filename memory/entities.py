@@ -10,7 +10,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from memory.model import NewMemory
-from policies.entity import Told, Type, formerly_plain, plain
+from policies.entity import USER, Told, Type, formerly_plain, link_in, plain, told_of
 
 Happening = Literal["learnt", "added", "changed", "merged", "took", "split", "gave", "deleted", "undeleted"]
 CARD = "entity"
@@ -92,6 +92,18 @@ class Step:
     other: UUID | None
     actor: str
     at: datetime
+
+
+def names_in(about: Mapping[str, Any]) -> tuple[str, ...]:
+    """What a memory of these attributes calls the one whom it names: a card's, or whom a fact ties to another."""
+    if CARD in about:
+        card = told_of(about[CARD])
+        return (card.name, *card.aliases)
+    said = (str(about.get(name, "")) for name in ("subject", "predicate", "object"))
+    link = link_in(*said, negated=about.get("negated") is True)
+    if link is None or USER in (link.target.name, link.target.alias):
+        return ()
+    return (link.target.name, link.target.alias) if link.target.alias else (link.target.name,)
 
 
 def fingerprint(tenant: UUID, scope_id: int, name: str) -> bytes:

@@ -512,6 +512,7 @@ class IndexRow:
     pinned: bool = False
     cleaned_by: str = ""  # the mark of the redaction that its content has passed
     outdates: tuple[UUID, ...] = ()  # turns in which was said what this fact has taken the place of
+    entity: UUID | None = None  # whom it names
 
 
 @dataclass(frozen=True, slots=True)

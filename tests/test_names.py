@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import timeit
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
+from memory.ids import new_id
 from memory.read.facts import is_asked
 from memory.read.index import ScopeIndex
 from memory.read.items import Filter, IndexItem
@@ -71,6 +73,21 @@ def test_a_name_of_two_stands_for_neither() -> None:
     assert gained(names, "sister") == {"sister": ("anna",)}
     names.put(9, said("friend_name", "mara"))
     assert gained(names, "friend") == {}
+
+
+def test_memories_of_one_entity_name_one_and_a_copys_names_are_that_ones() -> None:
+    anna, other = new_id(), new_id()
+    sister, written = said("sister_name", "anna"), replace(card("Anna", "Annie"), entity=anna)
+    names = names_of(replace(sister, entity=anna), written, sister)
+    assert gained(names, "sister") == {"sister": ("anna", "anni")}
+    assert gained(names, "anna") == {"anna": ("anni", "sister")}
+    names.put(9, replace(card("Mimi"), entity=anna))
+    assert gained(names, "mimi") == {"mimi": ("anna", "anni", "sister")}
+    names.put(10, replace(said("boss_name", "anna"), entity=other))
+    assert gained(names, "anna") == {} and gained(names, "boss") == {"boss": ("anna",)}
+    names.drop(1, written)
+    assert gained(names, "anni") == {} and gained(names, "sister") == {"sister": ("anna", "mimi")}
+    assert names.expanded(asked("sister"), np.arange(64) == 2) == {"sister": ("anna",)}
 
 
 def test_what_may_not_be_seen_says_nothing_of_names() -> None:

@@ -542,4 +542,5 @@ def item_of(row: IndexRow) -> IndexItem:
         last_injected_at=row.last_injected_at,
         pinned=row.pinned,
         outdates=row.outdates,
+        entity=row.entity,
     )

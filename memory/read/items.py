@@ -57,6 +57,7 @@ class IndexItem:
     last_injected_at: datetime | None = None
     pinned: bool = False
     outdates: tuple[UUID, ...] = ()  # the events that this fact has taken the place of something said in
+    entity: UUID | None = None  # whom it names, where the store knows who that is
 
     @property
     def of_session_alone(self) -> bool:

@@ -1,25 +1,27 @@
 """What people and things are called beside the name that a question uses: items in, more forms of its words out.
 
 "What does my sister do?" finds what was said of Anna, since a fact names her so, or a card does: the words of one's
-other names count as the words that were asked with, in score and in admission (`LexicalIndex.score`, forms). A name
-that is that of two stands for neither. Bookkeeping of ScopeIndex, which owns the slot numbers. No I/O, refuses nothing.
+other names count as the words that were asked with, in score and in admission (`LexicalIndex.score`, forms). Memories
+that name one entity, or two that were merged, name one; a name that is that of two stands for neither. Bookkeeping of
+ScopeIndex, which owns the slot numbers. No I/O, refuses nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Mapping, Set
 from typing import Final
+from uuid import UUID
 
 import numpy as np
 from numpy.typing import NDArray
 
-from memory.entities import CARD
+from memory.entities import names_in
 from memory.read.items import IndexItem
 from memory.read.lexical import tokenise
-from policies.entity import USER, link_in, told_of
 
 Name = tuple[str, ...]
 _Called = frozenset[Name]
+_NOBODY: Final[_Called] = frozenset()
 _FORMS_MAX: Final = 8
 """Words that one name may add to a question."""
 
@@ -28,33 +30,34 @@ class Names:
     """Who is called what in one index: each group of names is of one person or thing, with the slots that say so."""
 
     def __init__(self) -> None:
-        self._said: dict[_Called, set[int]] = {}
-        self._of_term: dict[str, set[_Called]] = {}
+        self._said: dict[UUID | _Called, dict[int, _Called]] = {}
+        self._of_term: dict[str, set[UUID | _Called]] = {}
 
     def put(self, slot: int, item: IndexItem) -> None:
         """Fill a slot."""
         called = _called(item)
-        if called is None:
+        if not called:
             return
-        self._said.setdefault(called, set()).add(slot)
+        who = item.entity or called
+        self._said.setdefault(who, {})[slot] = called
         for name in called:
-            self._of_term.setdefault(name[-1], set()).add(called)
+            self._of_term.setdefault(name[-1], set()).add(who)
 
     def drop(self, slot: int, item: IndexItem) -> None:
         """Empty a slot."""
         called = _called(item)
-        slots = self._said.get(called) if called is not None else None
-        if called is None or slots is None:
+        who = item.entity or called
+        group = self._said.get(who)
+        if group is None or group.pop(slot, None) is None:
             return
-        slots.discard(slot)
-        if slots:
-            return
-        del self._said[called]
-        for name in called:
-            held = self._of_term[name[-1]]
-            held.discard(called)
+        left = {name[-1] for names in group.values() for name in names}
+        for term in {name[-1] for name in called} - left:
+            held = self._of_term[term]
+            held.discard(who)
             if not held:
-                del self._of_term[name[-1]]
+                del self._of_term[term]
+        if not group:
+            del self._said[who]
 
     def meant(self, asked: Mapping[str, tuple[str, ...]], allowed: NDArray[np.bool_]) -> frozenset[Name]:
         """All names of those whom a question names."""
@@ -65,8 +68,7 @@ class Names:
 
     def is_of_one(self, name: Name, allowed: NDArray[np.bool_]) -> bool:
         """Whether no two have this name, as far as may be seen."""
-        groups = (called for called in self._of_term.get(name[-1], ()) if name in called)
-        return sum(any(allowed[slot] for slot in self._said[called]) for called in groups) < 2
+        return sum(name in called for called in self._groups(name[-1], allowed)) < 2
 
     def expanded(
         self, asked: Mapping[str, tuple[str, ...]], allowed: NDArray[np.bool_]
@@ -84,29 +86,29 @@ class Names:
 
     def _meant(self, term: str, terms: Set[str], allowed: NDArray[np.bool_]) -> _Called | None:
         """The one group that has a name which ends in this term and whose words were all asked with."""
-        groups: set[_Called] = set()
-        for called in self._of_term.get(term, ()):
-            if any(name[-1] == term and terms >= set(name) for name in called) and any(
-                allowed[slot] for slot in self._said[called]
-            ):
-                groups.add(called)
-        return groups.pop() if len(groups) == 1 else None
+        groups = [
+            called
+            for called in self._groups(term, allowed)
+            if any(name[-1] == term and terms >= set(name) for name in called)
+        ]
+        return groups[0] if len(groups) == 1 else None
+
+    def _groups(self, term: str, allowed: NDArray[np.bool_]) -> Set[_Called]:
+        """The names of each of whom one name ends in this term, as far as may be seen, where there are two. Who is no
+        entity, as what a copy names, is the one that has all these names.
+        """
+        found: dict[UUID | _Called, _Called] = {}
+        for who in self._of_term.get(term, ()):
+            seen = (called for slot, called in self._said[who].items() if allowed[slot])
+            if len(names := _NOBODY.union(*seen)) > 1:
+                found[who] = names
+        known = [names for who, names in found.items() if isinstance(who, UUID)]
+        others = (names for who, names in found.items() if not isinstance(who, UUID))
+        return {*known, *(names for names in others if not any(names <= one for one in known))}
 
 
-def _called(item: IndexItem) -> _Called | None:
-    """The names that a memory gives one, as terms; None where it gives no two."""
-    if item.kind != "semantic":
-        return None
-    about = item.attributes
-    names: Iterable[str]
-    if CARD in about:
-        card = told_of(about[CARD])
-        names = (card.name, *card.aliases)
-    else:
-        said = (str(about.get(name, "")) for name in ("subject", "predicate", "object"))
-        link = link_in(*said, negated=about.get("negated") is True)
-        if link is None or not link.target.alias or USER in (link.target.name, link.target.alias):
-            return None
-        names = (link.target.name, link.target.alias)
-    found = frozenset(terms for name in names if (terms := tuple(tokenise(name))))
-    return found if len(found) > 1 else None
+def _called(item: IndexItem) -> _Called:
+    """The names that a memory gives one, as terms; none where it gives no two, and the store does not know whose."""
+    given = names_in(item.attributes) if item.kind == "semantic" else ()
+    found = frozenset(terms for name in given if (terms := tuple(tokenise(name))))
+    return found if item.entity is not None or len(found) > 1 else _NOBODY

@@ -14,18 +14,22 @@ import pytest
 from memory.adapters.postgres import entity_store
 from memory.adapters.postgres.audit import AuditLog
 from memory.adapters.postgres.entity_store import EntityStore
+from memory.adapters.postgres.read_store import ReadStore
 from memory.adapters.postgres.records import Records
 from memory.audit import Note, noted
 from memory.entities import CARD, Entity, NewEntity, NewRelationship, Relationship
 from memory.errors import Conflict
 from memory.ids import new_id
 from memory.model import NewMemory, Scope
+from memory.read.hot import item_of
+from memory.read.names import Names
 from memory.stored import MemoryChange, Page
 from policies.entity import Told, Type
 from policies.gate import Holder
 from policies.labels import Integrity, Sensitivity
 from proxy.api import export_records
-from tests.postgres.seed import SUBJECT, T0, stores
+from tests.postgres.seed import SUBJECT, T0, Stores, stores
+from tests.postgres.test_facts import fact, say, shown
 from tests.postgres_fixture import DIM, TestDatabase
 
 
@@ -57,6 +61,8 @@ class Held:
     store: EntityStore
     records: Records
     scope: Scope
+    read: ReadStore
+    made: Stores
 
     def new(self, name: str) -> NewEntity:
         card = memory(f"{name} (host).", {CARD: {"name": name, "type": "host"}})
@@ -84,7 +90,7 @@ async def held(postgres: TestDatabase, monkeypatch: pytest.MonkeyPatch) -> Async
     async with stores(postgres) as made:
         audit = AuditLog(made.database, key_of)
         store = EntityStore(made.database, made.scopes, postgres.embeddings, audit)
-        yield Held(store, Records(made.database, made.scopes, postgres.embeddings), made.scope())
+        yield Held(store, Records(made.database, made.scopes, postgres.embeddings), made.scope(), made.read, made)
 
 
 async def test_a_tie_is_answered_beyond_what_a_hop_looks_at(held: Held) -> None:
@@ -165,3 +171,44 @@ async def test_an_export_has_every_tie_once_beyond_what_a_hop_looks_at(
     ties = [line["id"] for line in lines if line["type"] == "relationship"]
     assert (len(ties), len(set(ties))) == (7, 7)
     assert sum(line["type"] == "entity" for line in lines) == 6
+
+
+async def test_a_merge_and_a_split_are_told_to_recall(held: Held) -> None:
+    at, known = 0, dict[str, UUID | None]()
+
+    async def whom() -> dict[str, UUID | None]:
+        """Whom each memory names, by what recall is told since the last time."""
+        nonlocal at
+        (scope,) = await held.read.visible_scopes(held.scope)
+        after: dict[int, int] = {scope.scope_id: at}
+        async for rows in held.read.index_rows(held.scope.tenant, [scope.scope_id], after=after):
+            known.update((row.content, row.entity) for row in rows if row.visible)
+        at = scope.version
+        return known
+
+    anna, annie = await held.add("anna"), await held.add("annie")
+    assert list((await whom()).values()) == [anna, annie]
+    await held.store.merge(held.scope, annie, anna, "open", now=T0, note=held.note())
+    assert list((await whom()).values()) == [anna, anna]
+    await held.store.split(held.scope, annie, "open", now=T0, note=held.note())
+    assert list((await whom()).values()) == [anna, annie]
+
+
+async def test_a_name_that_is_added_to_one_who_was_learnt_is_known_to_recall_as_that_ones(held: Held) -> None:
+    anna = fact("anna", predicate="sister_name", statement="The user's sister is called Anna.")
+    await say(held.made, anna, fact("maribor", subject="sister", statement="The user's sister lives in Maribor."))
+    (learnt,) = [row.entity for row in await shown(held.made) if row.attributes["object"] == "anna"]
+    assert learnt is not None
+    told = Told("Anna", "person", ("Annie",))
+    card = memory(
+        "Anna (person). Also called: Annie.", {CARD: {"name": "Anna", "type": "person", "aliases": ["Annie"]}}
+    )
+    new = NewEntity(learnt, told, card)
+    await held.store.change(held.scope, SUBJECT, 1, new, "open", now=T0, note=held.note())
+    rows = await shown(held.made)
+    assert {row.entity for row in rows if "Anna" in row.content} == {learnt}
+    names = Names()
+    for slot, row in enumerate(rows):
+        names.put(slot, item_of(row))
+    asked = names.expanded({"anni": ()}, np.ones(len(rows), np.bool_))
+    assert asked["anni"] == ("anna", "sister")

@@ -136,7 +136,7 @@ class EntityStore:
         scope_id, witness = await self._known(scope), await self._audit.witness(note)
         place = Place(scope.tenant, scope_id, entity_id, entity_id, now)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
-            await tx.value("bump_scope", scope.tenant, scope_id)
+            changed = await tx.value("bump_scope", scope.tenant, scope_id)
             locked = [await _locked(tx, scope, scope_id, one) for one in sorted((entity_id, into))]
             one, other = sorted(locked, key=lambda row: row["entity_id"] == into)
             if one["merged_into"] or other["merged_into"]:
@@ -150,6 +150,7 @@ class EntityStore:
             await tx.run("merge_entity", scope.tenant, entity_id, one["version"] + 1, into, now)
             await tx.run("merge_entity", scope.tenant, into, other["version"] + 1, None, now)
             await _require_acyclic_through(tx, scope, scope_id, into, "into")
+            await _read_again(tx, scope, await _with_members(tx, scope, [into]), changed)
             await _step(tx, place, entity_id, one["version"] + 1, "merged", into, actor)
             await _step(tx, place, into, other["version"] + 1, "took", entity_id, actor)
             await witness(tx)
@@ -162,7 +163,7 @@ class EntityStore:
         scope_id, witness = await self._known(scope), await self._audit.witness(note)
         place = Place(scope.tenant, scope_id, entity_id, entity_id, now)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
-            await tx.value("bump_scope", scope.tenant, scope_id)
+            changed = await tx.value("bump_scope", scope.tenant, scope_id)
             known = await _locked(tx, scope, scope_id, entity_id)
             root = known["merged_into"]
             if root is None:
@@ -171,6 +172,7 @@ class EntityStore:
             await tx.run("merge_entity", scope.tenant, entity_id, known["version"] + 1, None, now)
             await tx.run("merge_entity", scope.tenant, root, other["version"] + 1, None, now)
             await tx.run("merge_these", scope.tenant, await _came_with(tx, scope, entity_id, root), entity_id)
+            await _read_again(tx, scope, await _with_members(tx, scope, [entity_id]), changed)
             await _step(tx, place, entity_id, known["version"] + 1, "split", root, actor)
             await _step(tx, place, root, other["version"] + 1, "gave", entity_id, actor)
             await witness(tx)
@@ -226,6 +228,7 @@ class EntityStore:
                 await tx.run("mark_entity_deleted", scope.tenant, row["entity_id"], row["version"] + 1, at)
                 what: Happening = "deleted" if at else "undeleted"
                 await _step(tx, place, row["entity_id"], row["version"] + 1, what, None, actor)
+            await _read_again(tx, scope, [row["entity_id"] for row in (known, *members)], changed)
             since = await _hidden_with(tx, scope, (known, *members), at, gone_at)
             for memory_id, hidden in since.items():
                 await turn_memory(
@@ -517,6 +520,12 @@ async def _with_members(tx: Transaction, scope: Scope, roots: Iterable[UUID]) ->
     ids = list(roots)
     members = await tx.fetch("merged_into_entities", scope.tenant, ids) if ids else []
     return [*ids, *(row["entity_id"] for row in members)]
+
+
+async def _read_again(tx: Transaction, scope: Scope, entity_ids: Sequence[UUID], changed: int) -> None:
+    """Have hot scopes read again what names these: whom it names is another from now on."""
+    naming = {row["memory_id"] for row in await tx.fetch("aliases_of_entities", scope.tenant, entity_ids)}
+    await tx.run("changed_with", scope.tenant, sorted(naming), changed)
 
 
 async def _said(tx: Transaction, scope: Scope, scope_id: int, rows: Sequence[Any]) -> list[Relationship]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from operator import itemgetter
 from typing import Any, Final, Protocol
@@ -23,6 +23,7 @@ from memory.adapters.postgres.scopes import Scopes
 from memory.chain import Digest
 from memory.checkpoints import NamedPart, Said, ToLoad
 from memory.documents import GivenChunk
+from memory.entities import is_name, names_in
 from memory.model import IndexRow, Injections, Quoted, Scope, ScopeVersion, SessionRef, Vector
 from memory.read.conversation import WITHDRAWN
 from memory.read.items import INDEXED_KINDS
@@ -41,12 +42,13 @@ _NO_SOURCES: Final[tuple[Any, ...]] = ()
 @dataclass(frozen=True, slots=True)
 class _Parts:
     """What belongs to the memories of one batch, by memory: source turns, less those it was edited away from;
-    windows; turns that it has outdated.
+    windows; turns that it has outdated; whom it names.
     """
 
     sources: Mapping[UUID, Sequence[Any]]
     windows: Mapping[UUID, tuple[tuple[tuple[int, int], ...], NDArray[np.float32]]]
     outdated: Mapping[UUID, Sequence[UUID]]
+    entities: Mapping[UUID, UUID] = field(default_factory=dict)
 
 
 class Narrowing(Protocol):
@@ -301,7 +303,7 @@ class ReadStore:
             kept = [one for one in sources.get(memory_id, ()) if (memory_id, one["event_id"]) not in corrected]
             sources[memory_id] = kept
         windows = _windows(await tx.fetch(self._vectors, tenant, ids, versions))
-        return _Parts(sources, windows, outdated)
+        return _Parts(sources, windows, outdated, await _entities(tx, tenant, shown))
 
     def _index_row(self, row: Any, parts: _Parts) -> IndexRow:
         memory_id, visible = row["memory_id"], row["visible"]
@@ -343,6 +345,7 @@ class ReadStore:
             chain=Digest(primary["chain"]) if primary and primary["chain"] is not None else None,
             pinned=row["pinned"],
             outdates=tuple(sorted(set(parts.outdated.get(memory_id, ())))),
+            entity=parts.entities.get(memory_id),
         )
 
 
@@ -368,6 +371,19 @@ async def sources_of(tx: Transaction, tenant: UUID, ids: Sequence[UUID]) -> dict
         if len(several) > 1:
             several.sort(key=itemgetter("ordinal", "event_id"))
     return sources
+
+
+async def _entities(tx: Transaction, tenant: UUID, shown: Sequence[Any]) -> dict[UUID, UUID]:
+    """Whom these memories name, where that is known."""
+    named = {
+        row["memory_id"]: (row["scope_id"], names[0])
+        for row in shown
+        if row["kind"] == "semantic" and (names := names_in(row["attributes"]))
+    }
+    found = await tx.fetch("entities_of_memories", tenant, list(named)) if named else []
+    return {
+        row["memory_id"]: row["root"] for row in found if is_name(row["fingerprint"], tenant, *named[row["memory_id"]])
+    }
 
 
 def _was_there(source: Any, moment: datetime) -> bool:

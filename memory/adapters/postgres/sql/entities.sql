@@ -57,6 +57,16 @@ SELECT entity_id, fingerprint, memory_id
 FROM entity_aliases
 WHERE tenant_id = $1 AND entity_id = ANY ($2);
 
+-- name: entities_of_memories
+-- Whom these memories name by which name, where that one is not deleted; the one that it is merged into.
+-- $1 tenant uuid, $2 memory_ids uuid[]
+-- Uses: entity_aliases_of_memory, entities_pkey. Rows: memory_id, fingerprint, root.
+SELECT a.memory_id, a.fingerprint, coalesce(e.merged_into, e.entity_id) AS root
+FROM entity_aliases a
+CROSS JOIN LATERAL (SELECT entity_id, merged_into, deleted_at FROM entities
+                    WHERE tenant_id = $1 AND entity_id = a.entity_id LIMIT 1) e
+WHERE a.tenant_id = $1 AND a.memory_id = ANY ($2) AND e.deleted_at IS NULL;
+
 -- name: entities_by_id
 -- These of a scope that are not deleted.
 -- $1 tenant uuid, $2 scope_id int8, $3 entity_ids uuid[]
