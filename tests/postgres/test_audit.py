@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -16,7 +17,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from memory.adapters.postgres.audit import AuditLog
-from memory.adapters.postgres.database import Database
+from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.keys import KeyStore
 from memory.adapters.postgres.migrate import migrate
 from memory.audit import AuditFilter, Examination, Head, Journal, Note, name_digest, noted
@@ -323,6 +324,35 @@ async def test_notes_wait_while_the_store_is_away_and_none_is_written_twice(chai
     await journal.write()
     page = await chain.log.page(chain.tenant, limit=10, oldest_first=True, where=AuditFilter())
     assert [row.actor for row in page.rows] == ["key-0", "key-1", "key-2"], "the bound holds, the first ones stay"
+    assert await chain.fault() is None
+
+
+@pytest.mark.parametrize("down", [1, 2], ids=["the connection", "the store for a moment"])
+async def test_notes_whose_commit_was_not_heard_are_not_written_twice(
+    chain: Chain, monkeypatch: pytest.MonkeyPatch, down: int
+) -> None:
+    monkeypatch.setattr("memory.adapters.postgres.audit.LOOKED_FOR_S", (0, 0, 0))
+
+    class Dies:
+        left = down
+
+        @asynccontextmanager
+        async def transaction(self, tenant: UUID) -> AsyncIterator[Transaction]:
+            if self.left not in (0, down):
+                self.left -= 1
+                raise StoreUnavailable("away")
+            async with chain.database.transaction(tenant) as tx:
+                yield tx
+            if self.left:
+                self.left -= 1
+                raise StoreUnavailable("Postgres: ConnectionDoesNotExistError")
+
+    journal = Journal(AuditLog(cast(Any, Dies()), key_of), Metrics(CollectorRegistry()))
+    for action in ("export", "import"):
+        journal.note(chain.tenant, "key-1", action)
+        await journal.write()
+    await journal.write()
+    assert [row.action async for rows in chain.log.chain(chain.tenant) for row in rows] == ["export", "import"]
     assert await chain.fault() is None
 
 

@@ -7,7 +7,10 @@ Raises StoreUnavailable, MemoryInvalid for a cursor that is none.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import astuple
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -18,6 +21,8 @@ from memory.errors import MemoryInvalid, StoreUnavailable
 from memory.stored import Page
 
 Witness = Callable[[Transaction], Awaitable[None]]
+LOOKED_FOR_S: Final = (0, 0.5, 1, 2, 4, 8)
+"""How long it is waited each time before rows whose commit was not heard are looked for."""
 _PAGE_ROWS: Final = 1_000
 _LAST: Final = 2**63 - 1
 
@@ -30,13 +35,19 @@ class AuditLog:
         self._key_of = key_of
 
     async def record(self, notes: Sequence[Note]) -> None:
-        """Make these notes, all of one tenant, the next rows of its chain, in one transaction."""
+        """Make these notes, all of one tenant, the next rows of its chain, in one transaction. One whose end was not
+        heard, since its connection died, is looked for: it may be kept, and whoever is told otherwise writes it twice.
+        """
         if not notes:
             return
-        tenant = notes[0].tenant
+        tenant, written = notes[0].tenant, None
         key = await self._key_of(tenant)
-        async with self._database.transaction(tenant) as tx:
-            await append(tx, key, notes)
+        try:
+            async with self._database.transaction(tenant) as tx:
+                written = await append(tx, key, notes)
+        except StoreUnavailable:
+            if written is None or not await self._is_kept(tenant, written):
+                raise
 
     async def witness(self, *notes: Note) -> Witness:
         """What writes the notes, one or some of one tenant, in the transaction of the act itself; call it last, since
@@ -48,6 +59,19 @@ class AuditLog:
             await append(tx, key, notes)
 
         return write
+
+    async def _is_kept(self, tenant: UUID, last: Head) -> bool:
+        """Whether the chain has this row, asked again for some seconds. A commit under way is waited for: it holds the
+        chain's head.
+        """
+        for wait_s in LOOKED_FOR_S:
+            await asyncio.sleep(wait_s)
+            with suppress(StoreUnavailable):
+                async with self._database.transaction(tenant) as tx:
+                    await _locked_head(tx, tenant)
+                    found = await tx.row("audit_oldest", tenant, last.seq - 1, 1, *astuple(AuditFilter()))
+                    return found is not None and (found["seq"], found["digest"]) == (last.seq, last.digest)
+        return False
 
     async def page(
         self, tenant: UUID, *, limit: int, cursor: str | None = None, oldest_first: bool = False, where: AuditFilter
@@ -95,8 +119,10 @@ class AuditLog:
             return int(await tx.value("drop_audited", last["seq"]))
 
 
-async def append(tx: Transaction, key: bytes, notes: Sequence[Note]) -> None:
-    """The notes, all of one tenant, as the next rows of its chain; the chain's head stays locked to the end."""
+async def append(tx: Transaction, key: bytes, notes: Sequence[Note]) -> Head:
+    """The notes, all of one tenant, as the next rows of its chain, which ends with the head that is returned; the one
+    in the store stays locked to the end.
+    """
     tenant = notes[0].tenant
     head = await _locked_head(tx, tenant)
     rows = []
@@ -106,6 +132,7 @@ async def append(tx: Transaction, key: bytes, notes: Sequence[Note]) -> None:
         rows.append(row)
     await tx.run_many("add_audit_row", ((tenant, *_values(row)) for row in rows))
     await tx.run("move_audit_head", tenant, head.seq, head.digest)
+    return head
 
 
 async def _locked_head(tx: Transaction, tenant: UUID) -> Head:
