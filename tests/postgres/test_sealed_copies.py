@@ -11,6 +11,7 @@ from uuid import UUID
 import asyncpg
 import pytest
 
+from memory.adapters.postgres import sealing
 from memory.adapters.postgres.audit import AuditLog
 from memory.adapters.postgres.checkpoint_store import CheckpointStore
 from memory.adapters.postgres.sharing import Sharing
@@ -211,3 +212,10 @@ async def test_a_part_that_is_being_copied_is_waited_for_and_raised(told: Told) 
     made, _ = await asyncio.gather(copying, raising)
     assert told.labels(made.parts[0].memory_id) == {"confidential true"}
     assert WORD not in told.vault.raw()
+
+
+async def test_a_shared_text_that_pretends_to_be_sealed_is_read_as_it_was_said(told: Told) -> None:
+    forged = f"{sealing.MARK} is how the rows of a confidential memory begin."
+    await told.vault.stores.records.patch_memory(told.scope, told.fact, 1, MemoryChange(content=forged), LATER)
+    await told.share(told.fact)
+    assert await told.shown() == [forged]

@@ -18,6 +18,7 @@ from memory.adapters.postgres.audit import AuditLog
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.outbox import announce
 from memory.adapters.postgres.scopes import Scopes
+from memory.adapters.postgres.sealing import looks_sealed
 from memory.audit import noted
 from memory.errors import NotFound, StoreUnavailable, Unprocessable
 from memory.ids import new_id
@@ -115,6 +116,9 @@ class Sharing:
         await tx.run("copy_memory", tenant, source_id, copy_id, target, key, changed, now)
         told = {"shared": to}
         await tx.run("copy_version", tenant, source_id, version, copy_id, target, source["expires_at"], told, now)
+        (read,) = await tx.fetch("versions_by_number", tenant, [source_id], [version])
+        if looks_sealed(read["content"]):  # it only pretends to be, and lies sealed for its own row
+            await tx.run("seal_version", tenant, copy_id, 1, target, read["content"], told, read["sensitivity"])
         await tx.run("copy_provenance_to", tenant, source_id, version, copy_id, target, now)
         await tx.run(self._copy_embeddings, tenant, source_id, version, copy_id, target)
         await tx.run("add_share", tenant, source_id, copy_id, target, own, now)
