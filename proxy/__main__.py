@@ -7,6 +7,7 @@ from __future__ import annotations
 import sys
 
 from memory.at_terminal import at_terminal
+from proxy.cli.client import CallFailed
 from proxy.cli.parser import build_parser
 
 
@@ -16,7 +17,11 @@ def main(arguments: list[str] | None = None) -> int:
 
     def work() -> int:
         parsed = build_parser(words).parse_args(words)
-        code: int = parsed.run(parsed)
+        try:
+            code: int = parsed.run(parsed)
+        except CallFailed as fault:  # an answer was read already, and lacks what is to be shown
+            sys.stderr.write(f"memory-proxy: {fault}\n")
+            return 1
         return code
 
     return at_terminal(work)

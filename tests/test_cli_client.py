@@ -163,6 +163,37 @@ def test_an_answer_that_cannot_be_read_is_told_in_a_line(
     assert said.count("\n") == 1
 
 
+@pytest.mark.parametrize("answer", [{"status": "ok"}, {"data": [{"other": 1}], "next_cursor": None}, [1], "x"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("search", "boat", "--explain"),
+        ("search", "--retrieval", "r"),
+        ("sessions", "s"),
+        ("memories", "review"),
+        ("memories", "m", "--confirm"),
+        ("preferences",),
+        ("tasks", "list"),
+        ("tasks", "show", "t"),
+        ("entities", "list"),
+        ("documents", "list"),
+        ("artifacts", "list"),
+        ("checkpoint", "list"),
+        ("persona", "list"),
+        ("outside", "boat"),
+        ("replay", "r"),
+        ("forget", "--user", "ada", "--yes"),
+    ],
+)
+def test_another_programs_answer_is_told_in_a_line(
+    words: tuple[str, ...], answer: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with answering(whole(answer)) as url:
+        assert main([*words, "--url", url]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"memory-proxy: {url} did not answer as a memory-proxy does") and said.count("\n") == 1
+
+
 def started(*words: str, environ: dict[str, str] | None = None, **more: Any) -> subprocess.Popen[bytes]:
     """The command in a process of its own."""
     argv = [sys.executable, "-P", "-m", "proxy", *words]

@@ -32,6 +32,17 @@ class CallFailed(Exception):
         self.status = status
 
 
+class _Said(dict[str, Any]):
+    """An object of an answer; who asks it for a member that it has not was answered by another program."""
+
+    url: str
+
+    def __missing__(self, name: str) -> Any:
+        raise CallFailed(
+            f"{self.url} did not answer as a memory-proxy does: {name!r} is missing; is it one, as new as this? (--url)"
+        )
+
+
 def with_service(parser: argparse.ArgumentParser) -> None:
     """The options of a command that speaks to a running service: where it is, whose memory, with which key."""
     parser.add_argument("--url", default="http://127.0.0.1:8080", help="the running proxy (default %(default)s)")
@@ -92,7 +103,7 @@ class Client:
             self._headers["X-Memory-Budget"] = str(options.budget)
 
     def get(self, path: str, query: Mapping[str, Any] | None = None) -> Any:
-        """GET, parsed."""
+        """GET, parsed. What the answer has not raises CallFailed when it is asked for."""
         given = {name: value for name, value in (query or {}).items() if value is not None}
         return self._read(self._open("GET", path + (f"?{urlencode(given, errors='surrogateescape')}" if given else "")))
 
@@ -104,7 +115,7 @@ class Client:
         """An NDJSON answer line by line; `body` is streamed. Raises CallFailed where it is none."""
         answer, rest = self._open(method, path, body), b""
         if not answer.headers.get("Content-Type", _NDJSON).startswith(_NDJSON):
-            raise self._stranger()
+            raise _stranger(self._base)
         for piece in self._pieces(answer):
             *whole, rest = (rest + piece).split(b"\n")
             yield from (line + b"\n" for line in whole)
@@ -132,15 +143,20 @@ class Client:
         return self._read(self._open("POST", path, body, kind=f"multipart/form-data; boundary={boundary}"))
 
     def _read(self, answer: Any) -> Any:
-        """The whole answer, parsed; None where it is empty."""
+        """The whole answer, parsed, an object; None where it is empty."""
         raw = b"".join(self._pieces(answer))
         try:
-            return json.loads(raw) if raw else None
+            said = json.loads(raw, object_pairs_hook=self._said) if raw else None
         except ValueError as fault:
-            raise self._stranger() from fault
+            raise _stranger(self._base) from fault
+        if raw and not isinstance(said, _Said):
+            raise _stranger(self._base)
+        return said
 
-    def _stranger(self) -> CallFailed:
-        return CallFailed(f"{self._base} did not answer as a memory-proxy does; is it one? (--url)")
+    def _said(self, members: list[tuple[str, Any]]) -> _Said:
+        said = _Said(members)
+        said.url = self._base
+        return said
 
     def _pieces(self, answer: Any) -> Iterator[bytes]:
         """An answer to its end. http.client takes the end of a connection for that of the answer, in `readline` and
@@ -178,6 +194,10 @@ class Client:
             raise CallFailed(
                 f"{self._base} does not answer ({fault}); is `memory-proxy serve` running there? (--url says where)"
             ) from fault
+
+
+def _stranger(url: str) -> CallFailed:
+    return CallFailed(f"{url} did not answer as a memory-proxy does; is it one? (--url)")
 
 
 def _utf8(text: str) -> bytes:

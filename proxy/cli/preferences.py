@@ -54,7 +54,7 @@ def run_preferences(options: argparse.Namespace) -> int:
 
 
 def _rows(answer: dict[str, Any]) -> list[Any]:
-    rows: list[Any] = answer.get("data", answer.get("memories", []))
+    rows: list[Any] = answer["memories"] if "memories" in answer else answer["data"]
     return rows
 
 
