@@ -47,6 +47,7 @@ from memory.envelope import Binding, DataKey, seal
 from memory.ids import new_id
 from memory.ports import Entry
 from memory.write.hand_off import HandOff
+from proxy.cli.whole_file import file_to_write
 from proxy.wiring.stores import open_spool
 
 HELD_MS: Final = {"always": 2.0, "process": 0.5}
@@ -79,8 +80,8 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=5.0, help="how long they write (default 5)")
     parser.add_argument("--bytes", type=int, default=4096, help="an envelope's plaintext (default 4096)")
     parser.add_argument("--work", type=Path, help="directory, on the disk that is to be measured (default: temporary)")
-    parser.add_argument("--json", type=Path, metavar="FILE")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="PNG; needs matplotlib")
+    parser.add_argument("--json", type=file_to_write, metavar="FILE")
+    parser.add_argument("--plot", type=file_to_write, metavar="FILE", help="PNG; needs matplotlib")
     parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
     arguments = parser.parse_args(argv)
     arguments.queues = arguments.queues.split(",")

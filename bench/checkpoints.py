@@ -41,6 +41,7 @@ from bench.search_times.service import serving
 from bench.standing_in import standing_in
 from bench.work_folder import work_folder
 from policies.checkpoint import LABELS
+from proxy.cli.whole_file import file_to_write
 
 HOT_BYTES: Final = 256 << 20
 NAME: Final = "where we stood"
@@ -279,7 +280,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--dialogues", type=int, default=100, metavar="N", help="how many (default %(default)s)")
     parser.add_argument("--seed", type=int, default=7, help="of the made-up words (default %(default)s)")
     parser.add_argument("--work", type=Path, metavar="DIR", help="where the service keeps its data meanwhile")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="the report, there")
+    parser.add_argument("--json", type=file_to_write, metavar="FILE", help="the report, there")
     args = parser.parse_args(argv)
     dialogues = dialogues_of(args.dialogues, args.seed)
     try:

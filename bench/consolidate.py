@@ -43,6 +43,7 @@ from bench.search_times.fill import Lot, Place, Say, VectorSource, fill
 from bench.search_times.service import Served, serving
 from bench.stats import Summary, quantile
 from memory.ports import Embedder
+from proxy.cli.whole_file import file_to_write
 
 SCOPE_MEMORIES: Final = 1_000
 HOT_BYTES: Final = 1 << 30
@@ -309,7 +310,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--block-s", type=float, default=20.0, help="length of a block (default %(default)s)")
     parser.add_argument("--every-s", type=float, default=0.1, help="one chat each so many seconds")
     parser.add_argument("--work", type=Path, help="where the store is made (default: the system's temporary directory)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="the report as JSON")
+    parser.add_argument("--json", type=file_to_write, metavar="FILE", help="the report as JSON")
     arguments = parser.parse_args(argv)
     room, needed = shutil.disk_usage(arguments.work or tempfile.gettempdir()).free, bytes_needed(arguments.memories)
     if room < needed:

@@ -43,6 +43,7 @@ from memory.parse.blocks import Block
 from memory.write.documents import cleaned_blocks
 from policies.chunking import chunked
 from policies.injection.judge import judge
+from proxy.cli.whole_file import file_to_write
 
 BYTES: Final = 5_242_880
 HOT_BYTES: Final = 1 << 30
@@ -278,7 +279,7 @@ def main() -> int:
     parser.add_argument("--bytes", type=int, default=BYTES, help="of each file (default %(default)s)")
     parser.add_argument("--types", default=",".join(TYPES), help="default %(default)s")
     parser.add_argument("--no-service", action="store_true", help="reading and cutting only")
-    parser.add_argument("--json", type=Path, help="write the figures there")
+    parser.add_argument("--json", type=file_to_write, help="write the figures there")
     parser.add_argument("--work", type=Path, help="where the service's data lie meanwhile")
     asked = parser.parse_args()
     lines = [*of_types(asked.types.split(","), asked.bytes), *of_hostile()]

@@ -34,6 +34,7 @@ from bench.recall.client import CallFailed, user_header
 from bench.search_times.service import Served, serving
 from bench.stats import Summary, paired_differences, quantile
 from bench.work_folder import work_folder
+from proxy.cli.whole_file import file_to_write
 
 HOT_BYTES: Final = 1 << 28
 SETTLE_S: Final = 120.0
@@ -210,7 +211,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--block", type=int, default=5, help="questions a block")
     parser.add_argument("--words", type=int, default=600, help="of each prompt")
     parser.add_argument("--pause-s", type=float, default=0.5, help="between two questions")
-    parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--json", type=file_to_write, metavar="FILE")
     arguments = parser.parse_args(argv)
     arguments.vllm = arguments.vllm.rstrip("/")
     return arguments

@@ -24,6 +24,7 @@ import aiohttp
 from bench.crash.service import NotWhole, Service, Shape
 from bench.crash.victims import kind_of, process_tree
 from bench.fake_vllm.launch import fake_vllm_process
+from proxy.cli.whole_file import file_to_write
 
 AT_ONCE: Final = 8
 USERS: Final = 20
@@ -145,7 +146,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--exchanges", type=int, default=1000, help="between the two weighings (default 1000)")
     found.add_argument("--workers", type=int, default=1, help="proxy workers (default 1)")
     found.add_argument("--memory-workers", type=int, default=1, help="memory workers (default 1)")
-    found.add_argument("--json", type=Path, help="write everything there")
+    found.add_argument("--json", type=file_to_write, help="write everything there")
     return found
 
 

@@ -35,6 +35,7 @@ from bench.search_times.service import Served, serving
 from memory.adapters.model_files import locate
 from memory.adapters.model_registry import DEFAULT_MODEL, read_registry
 from memory.ports import Embedder
+from proxy.cli.whole_file import file_to_write
 
 SCOPE_MEMORIES: Final = 1_000
 HOT_BYTES: Final = 1 << 30
@@ -181,7 +182,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--rest", type=float, default=1.0, help="as the command's (default %(default)s)")
     parser.add_argument("--switch", action="store_true", help="fill to the end, and switch")
     parser.add_argument("--work", type=Path, help="where the store is made (default: the system's temporary directory)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="the report as JSON")
+    parser.add_argument("--json", type=file_to_write, metavar="FILE", help="the report as JSON")
     arguments = parser.parse_args(argv)
     return reported("reembed", arguments, run, table)
 

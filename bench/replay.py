@@ -37,6 +37,7 @@ from bench.recall.corpus import SetUnreadable, read_objects
 from bench.search_times.service import serving
 from bench.standing_in import standing_in
 from bench.work_folder import work_folder
+from proxy.cli.whole_file import file_to_write
 
 DATA: Final = Path(__file__).resolve().parents[2] / "shared" / "evaldata"
 HOT_BYTES: Final = 256 << 20
@@ -258,7 +259,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--answers", type=int, default=1000, metavar="N", help="how many (default %(default)s)")
     parser.add_argument("--no-salt", action="store_true", help="without the tenant's cache_salt")
     parser.add_argument("--work", type=Path, metavar="DIR", help="where the service keeps its data meanwhile")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="the report, there")
+    parser.add_argument("--json", type=file_to_write, metavar="FILE", help="the report, there")
     args = parser.parse_args(argv)
     try:
         exchanges = exchanges_of(read_objects(args.data / "sharegpt_300_multiturn.jsonl.xz"), args.answers)

@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from bench.figures import Line, any_missed, as_json, at_least, at_most, none, table
+from proxy.cli.whole_file import file_to_write
 
 OUT: Final = Path("bench/out/security")
 SHARE_OF_SECRETS: Final = 0.98
@@ -173,7 +174,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--quick", action="store_true", help="a small run of each part, about four minutes together")
     parser.add_argument("--again", action="store_true", help="run parts that have their figures already, too")
     parser.add_argument("--out", type=Path, default=OUT, metavar="DIR", help="where figures lie (default: %(default)s)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write the lines of the table there")
+    parser.add_argument("--json", type=file_to_write, metavar="FILE", help="write the lines of the table there")
     return parser
 
 

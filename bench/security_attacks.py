@@ -41,6 +41,7 @@ from bench.standing_in import standing_in
 from memory.assemble import CLOSING, OPENING
 from policies.injection.judge import Origin, judge
 from policies.injection.normal import normal
+from proxy.cli.whole_file import file_to_write
 
 DATA: Final = Path(__file__).resolve().parents[2] / "shared" / "evaldata"
 HOT_BYTES: Final = 256 << 20
@@ -257,7 +258,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--data", type=Path, default=DATA, help=f"directory of the sets (default: {DATA})")
     parser.add_argument("--every", type=int, default=1, metavar="N", help="every N-th attack only (benign: all)")
     parser.add_argument("--rules", action="store_true", help="only what the rules say, without a service")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
+    parser.add_argument("--json", type=file_to_write, metavar="FILE", help="write all figures there")
     args = parser.parse_args(argv)
     rows: list[Row] = []
     try:

@@ -35,6 +35,7 @@ from memory.adapters.postgres.keys import KeyStore
 from memory.adapters.postgres.rotation import Rotation
 from memory.encryption_command import standing
 from memory.keys import KeyRing, load_or_create_master_key
+from proxy.cli.whole_file import file_to_write
 
 CAPABILITIES = ("memory:read:own", "memory:write", "memory:import:trusted", "act:any_user", "metrics:read")
 OFF: dict[str, str] = {}
@@ -300,7 +301,7 @@ def main() -> int:
     parser.add_argument("--requests", type=int, default=300, help="pairs of requests")
     parser.add_argument("--batches", type=int, default=10, help="pairs of imports")
     parser.add_argument("--lines", type=int, default=40, help="lines of one import")
-    parser.add_argument("--json", type=Path, help="write the report there too")
+    parser.add_argument("--json", type=file_to_write, help="write the report there too")
     given = parser.parse_args()
     report = asyncio.run(measure(given.memories, given.requests, given.batches, given.lines))
     if given.json:

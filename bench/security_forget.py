@@ -40,6 +40,7 @@ from memory.erasure.files import look
 from memory.erasure.receipt import is_genuine, public_key
 from memory.erasure.shingles import Shingles
 from memory.master import RECEIPTS, hkdf, load_or_create_master_key
+from proxy.cli.whole_file import file_to_write
 
 DATA: Final = Path(__file__).resolve().parents[2] / "shared" / "evaldata"
 SETS: Final = ("locomo", "beam_100K", "memsim_zh")
@@ -357,7 +358,7 @@ def main() -> int:
     parser.add_argument("--users", type=int, default=200, help="every second one is forgotten (default %(default)s)")
     parser.add_argument("--turns", type=int, default=60, help="of one conversation, at most")
     parser.add_argument("--data", type=Path, default=DATA, help="directory of the shared sets")
-    parser.add_argument("--json", type=Path, help="the report as JSON, there")
+    parser.add_argument("--json", type=file_to_write, help="the report as JSON, there")
     parser.add_argument("--work", type=Path, help="where to work (default: a temporary directory)")
     arguments = parser.parse_args()
     os.environ.setdefault("MEMORY_PROXY_RECALL__DEADLINE_MS", "5000")

@@ -42,6 +42,7 @@ from bench.standing_in import standing_in
 from memory.adapters.postgres.database import Database
 from memory.adapters.postgres.keys import KeyStore
 from memory.errors import StoreUnavailable
+from proxy.cli.whole_file import file_to_write
 
 DATA: Final = Path(__file__).resolve().parents[2] / "shared" / "evaldata"
 HOT_BYTES: Final = 512 << 20
@@ -351,7 +352,7 @@ def main() -> int:
     parser.add_argument("--attacks", type=int, default=4, help="pairs that try the second wall, of two kinds (4)")
     parser.add_argument("--seed", type=int, default=5)
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("MP_EVALDATA", DATA)))
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the report there")
+    parser.add_argument("--json", type=file_to_write, metavar="FILE", help="also write the report there")
     args = parser.parse_args()
     try:
         report = asyncio.run(measured(args))

@@ -31,6 +31,7 @@ from bench.recall.client import CallFailed, session
 from bench.search_times.service import serving
 from bench.security_stage import KEYED, MAY, TRUSTED, Caller, Upstream, new_key, plant
 from bench.standing_in import standing_in
+from proxy.cli.whole_file import file_to_write
 
 DATA: Final = Path(__file__).resolve().parents[2] / "shared" / "evaldata"
 HOT_BYTES: Final = 256 << 20
@@ -169,7 +170,7 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--data", type=Path, default=DATA, help=f"directory of the sets (default: {DATA})")
     parser.add_argument("--limit", type=int, metavar="N", help="the first N pairs only")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
+    parser.add_argument("--json", type=file_to_write, metavar="FILE", help="write all figures there")
     args = parser.parse_args(argv)
     print(HEAD)
     try:

@@ -30,6 +30,7 @@ from bench.secret_hunt import Trace, hunt, traces_in
 from bench.stats import median, quantile
 from memory.adapters.redaction import borders, redactor_of
 from memory.config import Settings
+from proxy.cli.whole_file import file_to_write
 
 SIZES: Final = (200, 1_000, 4_000, 16_000, 64_000, 256_000)
 ROUNDS: Final = 30
@@ -206,7 +207,7 @@ def main() -> int:
     """Command line. 1 where raw bytes were found, or a figure misses its mark (.98, .02)."""
     parser = argparse.ArgumentParser(description="Secrets: found, left behind, and what that costs.")
     parser.add_argument("--data", type=Path, default=DATA, help="directory of the evaluation files")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures there")
+    parser.add_argument("--json", type=file_to_write, metavar="FILE", help="write all figures there")
     parser.add_argument("--only", choices=["cases", "canaries", "cost"], help="one part of it")
     args = parser.parse_args()
     found = cases(args.data) if args.only in (None, "cases") else None

@@ -30,6 +30,7 @@ from bench.recall.client import CallFailed, session, user_header
 from bench.recall.corpus import EvalSet, Question, SetUnreadable, read_set
 from bench.recall.run import Progress, Say, import_set
 from bench.stats import Summary
+from proxy.cli.whole_file import file_to_write
 
 SEED: Final = 20_260_101
 _ADDED_BY_BLOCK: Final = "| "  # what the block puts before the further lines of a turn
@@ -58,7 +59,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--max-tokens", type=int, default=4, help="of each answer")
     parser.add_argument("--seed", type=int, default=SEED)
     parser.add_argument("--budget", type=int, help="X-Memory-Budget (default: the service's own)")
-    parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument("--json", type=file_to_write, metavar="FILE")
     return parser.parse_args(argv)
 
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.recall.__main__ import main as recall
 from proxy.__main__ import main
 from proxy.cli.bench import Turn, summary, table
 from tests.service_fixture import Service
@@ -124,15 +125,28 @@ def test_the_first_token_may_be_a_thought_by_either_name(tmp_path: Path) -> None
 
 
 def test_what_was_measured_is_shown_where_its_file_cannot_be_written(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     said = b'{"choices": [{"delta": {"content": "a"}}]}'
-    nowhere = str(tmp_path / "no such" / "b.json")
     with answering(said, b"[DONE]") as url:
-        assert main(["bench", "--url", url, "--conversations", "1", "--turns", "1", "--json", nowhere]) == 1
+        assert main(["bench", "--url", url, "--conversations", "1", "--turns", "1", "--json", "/dev/full"]) == 1
     shown = capsys.readouterr()
     assert "first token, ms (median)" in shown.out
-    assert "No such file" in shown.err
+    assert "No space left" in shown.err
+
+
+@pytest.mark.parametrize(
+    ("file", "says"), [("no such/b.json", "there is no directory"), (".", "is a directory"), ("x" * 300, "can be no")]
+)
+@pytest.mark.parametrize("command", ["bench", "eval"])
+def test_a_file_that_cannot_be_written_is_told_before_the_run(
+    command: str, file: str, says: str, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--json", str(tmp_path / file)]
+    with pytest.raises(SystemExit) as ended:
+        main(["bench", *words]) if command == "bench" else recall(words)
+    assert ended.value.code == 2
+    assert says in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:99999", "http://127.0.0.1:8x", "http://[::1"])

@@ -18,6 +18,7 @@ from bench.crash.rounds import Plan, run
 from bench.crash.service import NotWhole, Service, Shape
 from bench.crash.slow_disk import NoCompiler
 from bench.crash.upstream import KeptUpstream
+from proxy.cli.whole_file import file_to_write
 
 
 def parser() -> argparse.ArgumentParser:
@@ -28,7 +29,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--pause-s", type=float, default=0.8, help="mean pause of a client between requests")
     found.add_argument("--seed", type=int, default=1, help="of the random choices")
     found.add_argument("--slow-fsync-ms", type=int, default=0, help="delay every fsync of Valkey by so much")
-    found.add_argument("--json", type=Path, help="write everything there")
+    found.add_argument("--json", type=file_to_write, help="write everything there")
     found.add_argument("--keep", action="store_true", help="keep the data directory and the log")
     return found
 

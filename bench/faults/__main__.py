@@ -33,6 +33,7 @@ from bench.faults.result import Finding, Skipped, Told, as_json, table, told
 from bench.faults.rounds import OtherRun, recovery_table, rounds
 from bench.faults.scene import Place
 from bench.faults.slow import slow_clients, slow_upstream
+from proxy.cli.whole_file import file_to_write
 
 Scenario = Callable[[Place], Awaitable[tuple[list[Finding], dict[str, Any]]]]
 SCENARIOS: Final[Mapping[str, Scenario]] = {
@@ -71,8 +72,8 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--resume", type=Path, help="keep the legs that are done there, and go on from there")
     found.add_argument("--from", dest="old", help=f"the commit whose code `upgrade` begins with (default {OLD})")
     found.add_argument("--seed", type=int, default=1, help="of the random choices")
-    found.add_argument("--json", type=Path, help="write everything there")
-    found.add_argument("--plot", type=Path, help="draw it there (PNG; needs matplotlib)")
+    found.add_argument("--json", type=file_to_write, help="write everything there")
+    found.add_argument("--plot", type=file_to_write, help="draw it there (PNG; needs matplotlib)")
     found.add_argument("--keep", action="store_true", help="keep the directories and the logs")
     return found
 

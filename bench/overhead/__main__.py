@@ -30,6 +30,7 @@ from bench.overhead.measure import Pace, Plan, Questions, Say, TargetFailed, mea
 from bench.overhead.processes import CpuMeter, NotStarted, free_port, started, wait_ready
 from bench.overhead.report import BASELINE, DIRECT, PaceResult, error_count, plot, result_json, table
 from bench.work_folder import work_folder
+from proxy.cli.whole_file import file_to_write
 
 DEFAULT_START = "{bin}/memory-proxy serve --upstream {upstream} --host 127.0.0.1 --port {port} --data-dir {data_dir}"
 SAY_EVERY_S = 2.0
@@ -115,8 +116,8 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     how.add_argument("--settle-max-s", type=float, default=60.0, help="wait so long for the work left behind a block")
     how.add_argument("--quick", action="store_true", help="few requests, one short round: a look, not a result")
     out = parser.add_argument_group("output")
-    out.add_argument("--json", type=Path, metavar="FILE")
-    out.add_argument("--plot", type=Path, metavar="FILE", help="PNG")
+    out.add_argument("--json", type=file_to_write, metavar="FILE")
+    out.add_argument("--plot", type=file_to_write, metavar="FILE", help="PNG")
     out.add_argument("--quiet", action="store_true", help="no progress on stderr")
     arguments = parser.parse_args(argv)
     if arguments.proxy and not arguments.upstream:

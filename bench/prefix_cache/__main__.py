@@ -35,6 +35,7 @@ from bench.prefix_cache.sources import SHAREGPT, dialogues_of
 from bench.recall.client import CallFailed, import_turns
 from bench.search_times.service import serving
 from bench.work_folder import work_folder
+from proxy.cli.whole_file import file_to_write
 
 HOT_BYTES: Final = 1 << 30
 # Recall has all the time it wants here: a block that a busy machine left out would be kept by anybody's ledger.
@@ -92,8 +93,8 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     out.add_argument(
         "--work", type=Path, help="directory for the service's data (default: a new one, deleted at the end)"
     )
-    out.add_argument("--json", type=Path, metavar="FILE")
-    out.add_argument("--plot", type=Path, metavar="FILE", help="PNG; needs matplotlib")
+    out.add_argument("--json", type=file_to_write, metavar="FILE")
+    out.add_argument("--plot", type=file_to_write, metavar="FILE", help="PNG; needs matplotlib")
     arguments = parser.parse_args(argv)
     if arguments.quick:
         parser.set_defaults(**_QUICK)

@@ -41,6 +41,7 @@ from memory.adapters.model_files import default_cache_dir, prepare_model
 from memory.adapters.model_registry import DEFAULT_MODEL, read_registry
 from memory.config_sections import Recall
 from memory.errors import EmbedderUnavailable, ModelFileInvalid
+from proxy.cli.whole_file import file_to_write
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "evaldata"
 READY_TIMEOUT_S = 180.0
@@ -93,8 +94,8 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--no-injected", action="store_true", help="leave out the chats, so what was really injected")
     parser.add_argument("--no-dense", action="store_true", help="leave out the baselines that embed (minutes on BEAM)")
     parser.add_argument("--against", type=Path, metavar="FILE", help="JSON of an earlier run: print what changed")
-    parser.add_argument("--json", type=Path, metavar="FILE")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="PNG; needs matplotlib")
+    parser.add_argument("--json", type=file_to_write, metavar="FILE")
+    parser.add_argument("--plot", type=file_to_write, metavar="FILE", help="PNG; needs matplotlib")
     parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
     arguments = parser.parse_args(argv)
     arguments.sets = arguments.sets.split(",")

@@ -52,6 +52,7 @@ from bench.search_times.service import Served, serving
 from bench.work_folder import work_folder
 from memory.errors import EmbedderUnavailable, ModelFileInvalid
 from memory.ports import Embedder
+from proxy.cli.whole_file import file_to_write
 
 SAY_EVERY_S: Final = 2.0
 # Measured: 1,000,000 memories are 3.2 GB of tables and indexes, beside 1.1 GB of write-ahead log.
@@ -105,8 +106,8 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     where.add_argument("--pid", type=int, help="its process id, for CPU time (with its descendants)")
     out = parser.add_argument_group("output")
     out.add_argument("--work", type=Path, help="directory for the store (default: a new one, deleted at the end)")
-    out.add_argument("--json", type=Path, metavar="FILE")
-    out.add_argument("--plot", type=Path, metavar="FILE", help="PNG; needs matplotlib")
+    out.add_argument("--json", type=file_to_write, metavar="FILE")
+    out.add_argument("--plot", type=file_to_write, metavar="FILE", help="PNG; needs matplotlib")
     out.add_argument("--quiet", action="store_true", help="no progress on stderr")
     arguments = parser.parse_args(argv)
     if arguments.quick:  # what was said on the command line holds

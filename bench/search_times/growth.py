@@ -39,6 +39,7 @@ from bench.work_folder import work_folder
 from memory.config_sections import Recall
 from memory.errors import EmbedderUnavailable, ModelFileInvalid
 from memory.ports import Embedder
+from proxy.cli.whole_file import file_to_write
 
 GROWTH_MAX: Final = 1.3
 PREFIX: Final = "growth"
@@ -61,8 +62,8 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--in-scope", type=int, default=10_000, metavar="N", help="in the asked scope (default 10000)")
     parser.add_argument("--questions", type=int, default=300, help="searches, and as many chats, at each (default 300)")
     parser.add_argument("--work", type=Path, help="directory for the store (default: a new one, deleted at the end)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="rewritten at each size")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="PNG; needs matplotlib")
+    parser.add_argument("--json", type=file_to_write, metavar="FILE", help="rewritten at each size")
+    parser.add_argument("--plot", type=file_to_write, metavar="FILE", help="PNG; needs matplotlib")
     parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
     arguments = parser.parse_args(argv)
     try:

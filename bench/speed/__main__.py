@@ -49,6 +49,7 @@ from bench.work_folder import work_folder
 from memory.config_sections import Recall
 from memory.errors import EmbedderUnavailable, ModelFileInvalid
 from memory.ports import Embedder
+from proxy.cli.whole_file import file_to_write
 
 INSTANT: Final = Pace("instant", 0.0, 0.0)
 REPEATED_QUESTIONS: Final = 16
@@ -115,8 +116,8 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--rivals-dir", type=Path, default=cache_dir(), help="where they are installed (%(default)s)")
     parser.add_argument("--quick", action="store_true", help="20k in the store, a minute: a look, not a result")
     parser.add_argument("--work", type=Path, help="directory for the store (default: a new one, deleted at the end)")
-    parser.add_argument("--json", type=Path, metavar="FILE")
-    parser.add_argument("--plot", type=Path, metavar="FILE", help="PNG")
+    parser.add_argument("--json", type=file_to_write, metavar="FILE")
+    parser.add_argument("--plot", type=file_to_write, metavar="FILE", help="PNG")
     parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
     arguments = parser.parse_args(argv)
     if arguments.quick:  # what was said on the command line holds

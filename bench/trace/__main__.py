@@ -44,6 +44,7 @@ from bench.trace.watch import Reading, Watch
 from bench.work_folder import work_folder
 from memory.config_sections import Recall
 from memory.errors import MemoryProxyFault
+from proxy.cli.whole_file import file_to_write
 
 DATA: Final = Path(__file__).resolve().parents[3] / "shared" / "evaldata"
 READ_EVERY_S: Final = 10.0
@@ -146,8 +147,8 @@ def parse_arguments(
     where.add_argument("--model", help="model to ask for (default: none is sent)")
     out = parser.add_argument_group("output")
     out.add_argument("--work", type=Path, help="directory for the store (default: a new one, deleted at the end)")
-    out.add_argument("--json", type=Path, metavar="FILE", help="rewritten each minute")
-    out.add_argument("--plot", type=Path, metavar="FILE", help="PNG; needs matplotlib")
+    out.add_argument("--json", type=file_to_write, metavar="FILE", help="rewritten each minute")
+    out.add_argument("--plot", type=file_to_write, metavar="FILE", help="PNG; needs matplotlib")
     out.add_argument("--quiet", action="store_true", help="no progress on stderr")
     parser.set_defaults(**(preset or {}))
     arguments = parser.parse_args(argv)

@@ -38,6 +38,7 @@ from bench.worker.report import table
 from bench.worker.stage import Say, Stage, staged
 from bench.worker.talks import SETS, Traffic
 from memory.errors import MemoryProxyFault
+from proxy.cli.whole_file import file_to_write
 
 SAY_EVERY_S: Final = 5.0
 EXAMPLES: Final = """examples:
@@ -61,7 +62,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--data", type=Path, default=DATA, help=f"directory of the sets (default: {DATA})")
     parser.add_argument("--mix", choices=SETS, default="mixed", help="of --lag and --catch-up (default %(default)s)")
     parser.add_argument("--work", type=Path, help="where stores are made (default: the system's temporary directory)")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="the report as JSON")
+    parser.add_argument("--json", type=file_to_write, metavar="FILE", help="the report as JSON")
     parser.add_argument("--quiet", action="store_true", help="no progress on stderr")
     full = parser.add_argument_group("throughput")
     full.add_argument("--exchanges", type=int, default=1_000, help="of each mix, twice (default %(default)s)")

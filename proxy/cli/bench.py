@@ -370,11 +370,11 @@ def run_bench(options: Namespace) -> int:
     return _written(options.json, told, turns) if options.json else 0
 
 
-def _written(file: str, told: Mapping[str, Any], turns: Sequence[Turn]) -> int:
+def _written(file: Path, told: Mapping[str, Any], turns: Sequence[Turn]) -> int:
     """The exit code."""
     rows = [{name: value for name, value in asdict(turn).items() if name != "text"} for turn in turns]
     try:
-        Path(file).write_text(json.dumps({**told, "each": rows}, indent=1) + "\n", encoding="utf-8")
+        file.write_text(json.dumps({**told, "each": rows}, indent=1) + "\n", encoding="utf-8")
     except OSError as fault:
         sys.stderr.write(f"memory-proxy: {fault}\n")
         return 1

@@ -14,6 +14,7 @@ from typing import Any, Final, TypeAlias
 
 from proxy.cli import evaluate
 from proxy.cli.client import with_service as _with_service
+from proxy.cli.whole_file import file_to_write
 
 _DESCRIPTION = """\
 An OpenAI-compatible proxy in front of vLLM that gives the model a memory. A client changes its base_url, nothing else.
@@ -320,7 +321,7 @@ def _bench(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--turns", type=int, default=6, metavar="N", help="of each conversation (default %(default)s)")
     parser.add_argument("--tokens", type=int, default=64, metavar="N", help="longest answer (default %(default)s)")
     parser.add_argument("--model", help="model to ask for (default: the first of /v1/models)")
-    parser.add_argument("--json", metavar="FILE", help="write the figures there, each turn too")
+    parser.add_argument("--json", type=file_to_write, metavar="FILE", help="write the figures there, each turn too")
     _with_service(parser)
 
 
