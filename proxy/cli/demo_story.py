@@ -17,7 +17,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,6 +38,7 @@ QUESTION, EXPECTED = "What is my dog's name?", "Biscuit"
 STEPS = 6
 STOP_PATIENCE_S = 75.0
 FRESH = "memory-proxy-demo-"
+LOGS = "logs-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +106,7 @@ async def _until_signalled(plan: Plan, environ: Mapping[str, str], terminal: Ter
 async def tell(plan: Plan, environ: Mapping[str, str], terminal: Terminal) -> None:
     """The whole demo, from nothing to a running service. Raises DemoFailed."""
     async with AsyncExitStack() as stack:
-        logs = demo_cache_dir(environ) / "logs"
-        _made(logs)
+        logs = logs_dir(demo_cache_dir(environ))
         terminal.step("A model")
         upstream, model = await _upstream(plan, environ, terminal, logs, stack)
         data_dir = stack.enter_context(_data_dir(plan.data_dir))
@@ -243,16 +243,19 @@ def _data_dir(given: Path | None) -> Iterator[Path]:
         shutil.rmtree(fresh, ignore_errors=True)
 
 
-def _made(directory: Path) -> None:
+def logs_dir(cache: Path) -> Path:
+    """A directory for this demo's logs; those of demos that have ended go. Raises DemoFailed."""
+    sweep(cache, LOGS)
+    directory = cache / f"{LOGS}{os.getpid()}"
     try:
         directory.mkdir(parents=True, exist_ok=True)
         for log in directory.glob("*.log"):
-            with suppress(OSError):
-                log.unlink()
+            log.unlink()
     except OSError as error:
         raise DemoFailed(
             f"{directory} cannot be made: {error.strerror}; point XDG_CACHE_HOME at a directory you may write"
         ) from error
+    return directory
 
 
 if __name__ == "__main__":
