@@ -11,6 +11,7 @@ import asyncio
 import json
 import re
 import sys
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -31,6 +32,7 @@ from policies.capabilities import unknown
 from policies.capability_token import TokenRefused, scope_name
 from policies.key_limits import LimitsInvalid, limits_of
 
+_STEERS: Final = ("Cc", "Cs", "Zl", "Zp")
 _PREFIX: Final = re.compile(r"mp-([0-9a-f]{8})(?:-|$)", re.ASCII)
 
 
@@ -85,7 +87,8 @@ async def _create(here: Here) -> int:
             for name, value in asked[member].items():
                 scope_name(name, value)
         for name in ("name", "tenant"):
-            scope_name(name, asked[name])
+            if _one_line(scope_name(name, asked[name])) != asked[name]:
+                raise KeyRefused(f"{name} holds no control character and no line break")
     except TokenRefused as exc:
         raise KeyRefused(str(exc)) from exc
     names = await here.store.tenant_names()
@@ -256,7 +259,12 @@ def _line(key: ApiKey, tenant: str, here: Here) -> str:
         *(f"{name}={','.join(value) if isinstance(value, list) else value}" for name, value in key.limits.items()),
         *((f"mp-{key.former_prefix} until {_time(key.former_until)}",) if _has_former(key, here) else ()),
     )
-    return "  ".join(parts)
+    return _one_line("  ".join(parts))
+
+
+def _one_line(text: str) -> str:
+    """Without what breaks a line or steers a terminal; the names of scopes may hold it."""
+    return "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(one) in _STEERS else one for one in text)
 
 
 def _time(moment: datetime | None) -> str | None:

@@ -146,6 +146,8 @@ def test_what_is_done_with_keys_and_what_is_forgotten_leaves_a_row(keyed: Keyed)
         (("create", "x", "--expires", "soon"), "say it like 90d"),
         (("create", "x", "--requests-per-minute", "0"), "requests_per_minute must be a whole number from 1"),
         (("create", ""), "name must be a text"),
+        (("create", "a\nb"), "name holds no control character"),
+        (("create", "x", "--tenant", "\x1b[2J"), "tenant holds no control character"),
         (("rotate", "mp-00000000"), "key list --all"),
         (("revoke", "nobody"), "key list --all"),
         (("list", "--tenant", "nowhere"), "there is no tenant 'nowhere'"),
@@ -153,6 +155,12 @@ def test_what_is_done_with_keys_and_what_is_forgotten_leaves_a_row(keyed: Keyed)
 )
 def test_a_fault_is_named_with_its_remedy(keyed: Keyed, words: tuple[str, ...], says: str) -> None:
     assert says in keyed.cli(*words, ok=False).stderr
+
+
+def test_a_key_of_an_odd_scope_is_listed_on_one_line(keyed: Keyed) -> None:
+    keyed.cli("create", "odd scope", "--tenant", "odd", "--user", "ada\x1b[2J\nmp-00000000  forged")
+    listed = keyed.cli("list", "--tenant", "odd").stdout
+    assert listed.count("\n") == 1 and "user=ada\ufffd[2J\ufffdmp-00000000" in listed
 
 
 def test_two_keys_of_one_name_are_not_guessed_between(keyed: Keyed) -> None:
