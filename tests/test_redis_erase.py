@@ -9,10 +9,12 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from memory.adapters import redis_erase
 from memory.adapters.redis_client import connect
 from memory.adapters.redis_erase import RedisErase
 from memory.adapters.redis_hot import RedisHot
 from memory.adapters.redis_queue import RedisQueue
+from memory.errors import QueueUnavailable
 from memory.model import Scope, SessionRef
 from memory.ports import Entry
 from memory.read.working import Known
@@ -48,6 +50,29 @@ async def talk(valkey: ValkeyServer, tenant: UUID, key: bytes, session: SessionR
     await hot.keep(Scope(tenant), key, answers, answers[0], True, session, {})
     await hot.keep_working(Scope(tenant), key, session.session_id, Known(1, 1), b"about", 60)
     await hot.close()
+
+
+async def test_a_process_that_hears_no_pong_listens_anew(
+    erase: RedisErase, valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else it says that it lives, and confirms nothing: each erasure waits for it, and it keeps what is erased."""
+    monkeypatch.setattr(redis_erase, "_SILENCE_S", 0.2)
+    heard: list[str] = []
+
+    async def listen() -> None:
+        async for raw in erase.listen(lambda: heard.append("ready")):
+            assert raw is None
+            heard.append("alive")
+
+    listening = asyncio.create_task(listen())
+    await asyncio.sleep(1.0)
+    assert not listening.done() and heard[0] == "ready" and heard.count("alive") > 1
+    valkey.freeze()
+    try:
+        with pytest.raises(QueueUnavailable):
+            await asyncio.wait_for(listening, 5)
+    finally:
+        valkey.thaw()
 
 
 async def test_a_scope_goes_whole_and_of_another_the_named_conversations(

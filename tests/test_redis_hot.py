@@ -10,6 +10,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from memory.adapters import redis_hot
 from memory.adapters.redis_client import connect
 from memory.adapters.redis_hot import RedisHot
 from memory.chain import Digest
@@ -185,6 +186,26 @@ async def test_who_listens_is_told_that_the_server_is_gone(hot: RedisHot, valkey
     valkey.kill()
     with pytest.raises(QueueUnavailable):
         await asyncio.wait_for(listening, 10)
+
+
+async def test_a_connection_that_answers_no_ping_is_listened_on_no_longer(
+    hot: RedisHot, valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redis_hot, "_SILENCE_S", 0.2)
+
+    async def listen() -> None:
+        async for _ in hot.announcements():
+            pass
+
+    listening = asyncio.create_task(listen())
+    await asyncio.sleep(1.0)
+    assert not listening.done(), "a server that has nothing to say answers its pings"
+    valkey.freeze()
+    try:
+        with pytest.raises(QueueUnavailable):
+            await asyncio.wait_for(listening, 5)
+    finally:
+        valkey.thaw()
 
 
 async def test_what_a_tenant_spends_on_a_day_is_summed(hot: RedisHot) -> None:

@@ -5,7 +5,7 @@ Refuses to retry by itself: what failed is said at once, and the caller has a sp
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -74,6 +74,25 @@ async def leave_replica(client: Client, replies: Iterable[Any]) -> None:
     """Close the connections at rest where one of these replies says that a replica was asked."""
     if isinstance(client, Redis) and any(isinstance(reply, ReadOnlyError) for reply in replies):
         await client.connection_pool.disconnect(inuse_connections=False)
+
+
+async def heard_on(client: Any, channel: str, silence_s: float) -> AsyncGenerator[Mapping[str, Any] | None, None]:
+    """What comes on a channel, that it is subscribed too; None after so much silence.
+
+    Raises what the client raises, and TimeoutError where a ping is not answered within as long again: the connection
+    is half open, and nothing would come.
+    """
+    async with client.pubsub() as listening:
+        await listening.subscribe(channel)
+        asked = False
+        while True:
+            heard = await listening.get_message(timeout=silence_s)
+            if heard is None:
+                if asked:
+                    raise TimeoutError
+                await listening.ping()
+            asked = heard is None
+            yield heard
 
 
 @contextmanager

@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
 from redis.exceptions import ResponseError
 
-from memory.adapters.redis_client import connect, faults
+from memory.adapters.redis_client import connect, faults, heard_on
 from memory.adapters.redis_queue import _GROUP, _LANES_KEY, _dead_key, _delivery, _key, lane_names
 from memory.ports import Entry
 
@@ -75,15 +76,12 @@ class RedisErase:
         nothing is missed any more.
         """
         with faults("listen for erasures"):
-            async with self._cache.pubsub(ignore_subscribe_messages=False) as listening:
-                await listening.subscribe(_CHANNEL)
-                while True:
-                    heard = await listening.get_message(timeout=_SILENCE_S)
-                    if heard is not None and heard["type"] == "subscribe":
-                        ready()
-                    elif heard is None:
-                        await listening.ping()
+            async with aclosing(heard_on(self._cache, _CHANNEL, _SILENCE_S)) as listening:
+                async for heard in listening:
+                    if heard is None:
                         yield None
+                    elif heard["type"] == "subscribe":
+                        ready()
                     elif heard["type"] == "message":
                         yield heard["data"]
 

@@ -30,7 +30,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from memory.adapters import redis_scripts
-from memory.adapters.redis_client import connect, faults, refused
+from memory.adapters.redis_client import connect, faults, heard_on, refused
 from memory.adapters.redis_line import Command, line_to
 from memory.chain import DIGEST_BYTES, Digest
 from memory.model import Announcement, Scope, SessionRef
@@ -218,13 +218,11 @@ class RedisHot:
         What is announced while nobody listens is not said again: whoever must know asks `find` or the store.
         """
         with faults("listen for versions"):
-            async with self._client.pubsub(ignore_subscribe_messages=True) as listening:
-                await listening.subscribe(_CHANNEL)
-                while True:
-                    heard = await listening.get_message(timeout=_SILENCE_S)
-                    if heard is None:
-                        await listening.ping()
-                    elif heard["type"] == "message" and (said := _announcement(heard["data"])) is not None:
+            async with contextlib.aclosing(heard_on(self._client, _CHANNEL, _SILENCE_S)) as listening:
+                async for heard in listening:
+                    if heard is None or heard["type"] != "message":
+                        continue
+                    if (said := _announcement(heard["data"])) is not None:
                         yield said
 
     async def _get(self, keys: Sequence[str]) -> list[bytes | None]:
