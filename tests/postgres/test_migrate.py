@@ -151,8 +151,11 @@ async def test_a_start_on_the_queue_of_another_store_is_refused(
 
     for _ in range(2):  # at a restart too
         await migrate_command.migrated(service(postgres, valkey.url))
-    with pytest.raises(StartFailed, match=r"queue of another memory-proxy .*remedy: give each a database of its own"):
+    with pytest.raises(
+        StartFailed, match=r"queue of another memory-proxy .*remedy: give each a database of its own"
+    ) as no:
         await migrate_command.migrated(service(other, valkey.url))
+    assert f"of the embedded Valkey, which runs only with the service, move {tmp_path}/valkey away" in str(no.value)
     await migrate_command.migrated(service(other, f"{valkey.url}?db=1"))
     postgres_server.psql(f"DROP DATABASE {other.name} WITH (FORCE)")
 
