@@ -506,7 +506,7 @@ class Consolidate(Section):
         default=None, gt=0, le=36_500, description="Hide what was never placed in a prompt for so long; null: never."
     )
     compress_after_days: float | None = Field(
-        default=90, gt=0, le=36_500, description="Episodes older than this become one of their month; null: never."
+        default=90, gt=0, le=36_500, description="Episodes of a month older than this become one; null: never."
     )
     rows_max: int | None = Field(
         default=None, ge=1, le=1_000_000_000_000, description="Memories of one tenant; the least worth are hidden."

@@ -8,7 +8,7 @@ from typing import Any, Final, Literal
 from uuid import UUID
 
 from memory.config import Settings
-from policies.lifetime import UNDO_DAYS, DaysOf, ended_before
+from policies.lifetime import UNDO_DAYS, DaysOf, ended_before, whole_months_before
 
 Step = Literal[
     "expired",
@@ -103,7 +103,7 @@ def terms_of(settings: Settings, now: datetime) -> Terms:
         rows_max=wanted.rows_max,
         bytes_max=wanted.bytes_max,
         review_days={one: getattr(retention, f"revalidate_{one}_days") for one in categories},
-        compress_before=None if compress is None else now - timedelta(days=compress),
+        compress_before=None if compress is None else whole_months_before(now, compress),
     )
 
 

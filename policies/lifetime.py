@@ -5,7 +5,7 @@ Each question is a pure function; every moment is an argument.
   may go, which is never while a request of that time can still be rebuilt.
 * `review_due_at`: when somebody should look whether a fact still holds.
 * `worth`: how likely a memory is to be asked for again; under a bound what is least likely goes first (`Cut`).
-* `latest_due`: when a daily run should last have begun.
+* `latest_due`: when a daily run should last have begun. `whole_months_before`: what is old by whole months.
 
 Refuses nothing; numbers outside their range are taken as the nearest in it.
 """
@@ -70,6 +70,13 @@ def latest_due(at: str, now: datetime) -> datetime:
     hour, minute = (int(part) for part in at.split(":"))
     today = now.replace(hour=hour, minute=minute, second=0, microsecond=0)
     return today if today <= now else today - timedelta(days=1)
+
+
+def whole_months_before(now: datetime, days: float) -> datetime:
+    """The beginning of the month of `days` ago: of a month that ends behind it nothing is that old yet, so that a run
+    of each night does not find it a day at a time.
+    """
+    return (now - timedelta(days=days)).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
 
 
 def worth(use: Use, now: datetime) -> float:

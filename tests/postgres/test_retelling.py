@@ -312,6 +312,15 @@ async def test_old_episodes_become_one_of_their_month_and_are_not_recalled_besid
     assert await night.run(T0 + 150 * DAY) == {}
 
 
+async def test_night_after_night_a_month_waits_until_the_last_of_it_is_old(night: Night) -> None:
+    """The nights of a service come one a day: each found the episodes of one day old enough, and made these a month."""
+    await many(night, days=(0, 1, 2, 8))
+    for day in range(89, 102):
+        await night.run(T0 + day * DAY)
+    months = await told(night, "month")
+    assert [(row.attributes["month"], row.attributes["episodes"]) for row in months] == [("2026-11", 4)]
+
+
 async def test_a_month_is_recalled_once_all_its_turns_are_gone(night: Night, postgres: TestDatabase) -> None:
     await many(night)
     await night.run(LATER + 50 * DAY)
