@@ -127,6 +127,21 @@ async def test_announced_versions_never_go_backwards(hot: RedisHot) -> None:
     assert found.versions == {42: 2**52, 43: 1}
 
 
+async def test_a_version_that_the_store_was_set_back_behind_ends_with_its_time(
+    hot: RedisHot, valkey: ValkeyServer
+) -> None:
+    """Postgres restored from an older copy: what is announced from then on is lower, and keeps nothing alive."""
+    await hot.announce(SCOPE.tenant, 42, 9)
+    async with connect(valkey.url) as client:
+        (key,) = await client.keys("mp:h:*:v:42")
+        await client.expire(key, 100)
+        for version in (5, 9):
+            await hot.announce(SCOPE.tenant, 42, version)
+            assert 0 < await client.ttl(key) <= 100
+        await hot.announce(SCOPE.tenant, 42, 10)
+        assert await client.ttl(key) > 100
+
+
 async def heard(hot: RedisHot, speak: Callable[[], Awaitable[None]], wanted: int) -> list[Announcement]:
     """The first `wanted` of what is announced while `speak` is called again and again."""
     found: list[Announcement] = []

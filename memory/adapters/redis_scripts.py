@@ -96,11 +96,11 @@ redis.call('SET', KEYS[1], ARGV[1] .. ARGV[2], 'EX', ARGV[3])
 return 1
 """
 
-# KEYS version; ARGV version, seconds to live, channel, message. Never backwards, whatever order they arrive in; who
-# listens is told only what is new.
+# KEYS version; ARGV version, seconds to live, channel, message. Never backwards, whatever order they arrive in, and who
+# listens is told only what is new. What is not new keeps no version alive: the store may have been set back behind it.
 ANNOUNCE: Final = """
 local old = tonumber(redis.call('GET', KEYS[1]) or '-1')
-local new = tonumber(ARGV[1])
-if new > old then redis.call('PUBLISH', ARGV[3], ARGV[4]) end
-return redis.call('SET', KEYS[1], new > old and ARGV[1] or string.format('%.0f', old), 'EX', ARGV[2])
+if tonumber(ARGV[1]) <= old then return 0 end
+redis.call('PUBLISH', ARGV[3], ARGV[4])
+return redis.call('SET', KEYS[1], ARGV[1], 'EX', ARGV[2])
 """
