@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from memory.adapters.postgres import sealing
 from memory.adapters.postgres.database import Bounds, Database
 from memory.adapters.postgres.import_store import ImportStore
-from memory.adapters.postgres.migrate import ensure_embedding_table
+from memory.adapters.postgres.migrate import ensure_embedding_table, serve_model
 from memory.adapters.postgres.queries import load_queries
 from memory.adapters.postgres.read_store import ReadStore
 from memory.adapters.postgres.records import Records
@@ -26,7 +26,7 @@ from memory.adapters.postgres.row_vault import RowVault, vaulted
 from memory.adapters.postgres.serving_store import ServingStore
 from memory.adapters.postgres.write_store import WriteStore
 from memory.envelope import DataKey
-from memory.errors import EnvelopeUnreadable
+from memory.errors import EnvelopeUnreadable, StoreUnavailable
 from memory.ids import new_id
 from memory.keys import KeyRing
 from memory.model import Commit
@@ -339,6 +339,29 @@ async def test_what_becomes_confidential_leaves_no_vector_of_any_model_open(vaul
         tables, "0"
     )
     assert vault.postgres.psql("SELECT count(DISTINCT embeddings) FROM sealed_windows") == "2"
+
+
+async def test_sealed_vectors_too_are_written_for_the_served_model_alone(vault: Vaulted) -> None:
+    """Of a worker that has not followed a switch: what it stored had no vector of the model that is searched with."""
+    await ensure_embedding_table(vault.postgres.owner, "other", "d", DIM, None)
+    other, first = await ServingStore(vault.stores.database).models()
+    await serve_model(vault.postgres.owner, other.model_id, first.model_id, known=0)
+    scope, late = vault.stores.scope(), confidential(exchange(vault.stores.scope(), "late", 0))
+    with pytest.raises(StoreUnavailable, match="40001"):
+        await vault.stores.write.commit(late, now=T0)
+    assert vault.postgres.psql("SELECT count(*) FROM sealed_windows") == "0"
+    made = exchange(scope, "s", 0)
+    follows = WriteStore(vault.stores.database, vault.stores.scopes, other.table)
+    assert (await follows.commit(made, now=T0)).new_turns == 2
+    assert (await follows.commit(late, now=T0)).new_turns == 2
+    # What lies open of the model that stands by is sealed all the same.
+    vault.postgres.psql(
+        f"SET session_replication_role = replica; INSERT INTO {first.table} SELECT * FROM {other.table}"
+    )
+    records = Records(vault.stores.database, vault.stores.scopes, other.table)
+    change = MemoryChange(sensitivity="confidential")
+    await records.patch_memory(scope, made.memories[0].memory_id, 1, change, LATER)
+    assert [vault.postgres.psql(f"SELECT count(*) FROM {one.table}") for one in (first, other)] == ["1", "1"]
 
 
 async def test_a_key_is_read_on_the_connection_that_writes(vault: Vaulted) -> None:

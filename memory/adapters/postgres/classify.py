@@ -66,8 +66,10 @@ async def _raise(tx: Transaction, place: Place, ids: Sequence[UUID], label: Sens
     versions = await tx.fetch("versions_of", place.tenant, ids)
     fewer = [row for row in versions if _raised(row, label) != row["sensitivity"]]
     await tx.run_many("seal_version", (_version(place, row, label) for row in fewer))
+    await tx.row("mark_reembedding")  # what is there of each model stays of that model, whichever is served
     for model in await tx.fetch("stored_models"):
         await _seal_vectors(tx, place, versions, model["table_name"])
+    await tx.row("unmark_reembedding")
     return {row["memory_id"] for row in fewer}
 
 

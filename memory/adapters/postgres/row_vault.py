@@ -191,6 +191,7 @@ class RowVault:
         closed = [row for row in rows if self._is_sealed.get((row[2], row[3]), False)]
         if not closed:
             return rows
+        await tx.run(tx.fitted("may_write_vectors", table))
         for row in closed:
             key = await self.key_of_scope(tx, row[0], row[1])
             await self._put_windows(tx, key, table, [(*row[:7], sealing.binary_of(row[7]))])

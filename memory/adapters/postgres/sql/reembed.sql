@@ -175,6 +175,20 @@ LIMIT $3;
 -- Uses: none. Rows: marked.
 SELECT set_config('mp.reembed', 'on', true) AS marked;
 
+-- name: unmark_reembedding
+-- The rest of this transaction writes vectors of the served model again.
+-- Uses: none. Rows: marked.
+SELECT set_config('mp.reembed', '', true) AS marked;
+
+-- name: may_write_vectors
+-- Raise, as for any vector that is written, where this model is not the one served, or writers are held: no row of what is
+-- sealed comes to its table.
+-- Uses: none. Rows: none.
+INSERT INTO {embeddings} (tenant_id, scope_id, memory_id, version, window_no, span_start, span_end, embedding)
+SELECT tenant_id, scope_id, memory_id, version, window_no, span_start, span_end, embedding
+FROM {embeddings}
+LIMIT 0;
+
 -- name: memories_kept
 -- Those of these memories that are still there, kept from being erased until this transaction ends; in one order.
 -- $1 tenant uuid, $2 memory_ids uuid[]
