@@ -364,6 +364,14 @@ async def test_sealed_vectors_too_are_written_for_the_served_model_alone(vault: 
     assert [vault.postgres.psql(f"SELECT count(*) FROM {one.table}") for one in (first, other)] == ["1", "1"]
 
 
+async def test_a_store_of_confidential_memories_alone_keeps_its_model_too(vault: Vaulted) -> None:
+    (model,) = await ServingStore(vault.stores.database).models()
+    assert not await ServingStore(vault.stores.database).has_vectors(model)
+    await vault.stores.write.commit(confidential(exchange(vault.stores.scope(), "s", 0)), now=T0)
+    assert vault.postgres.psql(f"SELECT count(*) FROM {model.table}") == "0"
+    assert await ServingStore(vault.stores.database).has_vectors(model)
+
+
 async def test_a_key_is_read_on_the_connection_that_writes(vault: Vaulted) -> None:
     """A pool of one connection would stand still otherwise."""
     database = await Database.open(vault.postgres.app, Bounds(connections_max=1, acquire_timeout_s=60))

@@ -48,11 +48,13 @@ class ServingStore:
             return [_model(*row) for row in await tx.fetch("stored_models")]
 
     async def has_vectors(self, model: StoredModel) -> bool:
-        """Whether any scope of any tenant has a vector of this model."""
+        """Whether any scope of any tenant has a vector of this model, open or sealed."""
         any_vectors = self._database.queries["any_vectors"].of_table(model.table)
         async for tenant, scope_ids in scope_pages(self._database):
             async with self._database.transaction(tenant, scope_ids, read_only=True) as tx:
                 if await tx.value(any_vectors, tenant, scope_ids):
+                    return True
+                if await tx.value("any_sealed_vectors", tenant, scope_ids, model.table):
                     return True
         return False
 

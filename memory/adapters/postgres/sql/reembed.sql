@@ -31,6 +31,13 @@ ORDER BY m.model_id DESC;
 -- Uses: {embeddings}_scope. Rows: found.
 SELECT EXISTS (SELECT FROM {embeddings} WHERE tenant_id = $1 AND scope_id = ANY ($2)) AS found;
 
+-- name: any_sealed_vectors
+-- Whether these scopes have a sealed vector of this model. At a start, where they have none that lies open.
+-- $1 tenant uuid, $2 scope_ids int8[], $3 embeddings text
+-- Uses: none. Rows: found.
+SELECT EXISTS (
+    SELECT FROM sealed_windows WHERE tenant_id = $1 AND scope_id = ANY ($2) AND embeddings = $3) AS found;
+
 -- name: serve_model
 -- Serve this model from now on. The owner's: a start, where nothing can be lost by it. Nothing where another process has
 -- settled it since it was read.
