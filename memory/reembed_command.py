@@ -205,10 +205,12 @@ async def _drop(here: Here) -> int:
         raise ConfigInvalid("no model stands by")
     if switched_at is not None and datetime.now(UTC) - switched_at < DROP_AFTER:
         raise ConfigInvalid("switched less than a minute ago: a process may still read the former model's vectors")
-    if await here.store.lead(LEASE_S) is None:
+    fence = await here.store.lead(LEASE_S)
+    if fence is None:
         sys.stderr.write("another process re-embeds: --pause it first\n")
         return TRY_AGAIN
     try:
+        await here.store.empty(standby, fence)
         await drop_standby_model(here.owner_url)
     finally:
         await here.store.resign()

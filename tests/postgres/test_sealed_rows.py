@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memory import reembed_command
 from memory.adapters.postgres import sealing
 from memory.adapters.postgres.database import Bounds, Database
 from memory.adapters.postgres.import_store import ImportStore
@@ -25,12 +27,14 @@ from memory.adapters.postgres.reembed_store import ReembedStore
 from memory.adapters.postgres.row_vault import RowVault, vaulted
 from memory.adapters.postgres.serving_store import ServingStore
 from memory.adapters.postgres.write_store import WriteStore
+from memory.config import load_settings
 from memory.envelope import DataKey
 from memory.errors import EnvelopeUnreadable, StoreUnavailable
 from memory.ids import new_id
 from memory.keys import KeyRing
 from memory.model import Commit
 from memory.read.items import Filter
+from memory.reembed_command import Asked, Here
 from memory.stored import MemoryChange
 from policies.labels import Sensitivity
 from tests.postgres.seed import T0, Stores, exchange, memory_of, stores
@@ -362,6 +366,31 @@ async def test_sealed_vectors_too_are_written_for_the_served_model_alone(vault: 
     change = MemoryChange(sensitivity="confidential")
     await records.patch_memory(scope, made.memories[0].memory_id, 1, change, LATER)
     assert [vault.postgres.psql(f"SELECT count(*) FROM {one.table}") for one in (first, other)] == ["1", "1"]
+
+
+async def test_a_model_that_is_dropped_takes_its_sealed_vectors_along(
+    vault: Vaulted, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They stayed for ever, of every model that was ever tried, and each rotation of keys sealed them anew."""
+    monkeypatch.setattr("memory.adapters.postgres.reembed_store.WINDOWS_AT_ONCE", 1)
+    await vault.stores.write.commit(confidential(exchange(vault.stores.scope(), "s", 0)), now=T0)
+    await ensure_embedding_table(vault.postgres.owner, "other", "d", DIM, None)
+    models = ServingStore(vault.stores.database)
+    other, first = await models.models()
+    await serve_model(vault.postgres.owner, first.model_id, other.model_id, known=0)
+    for former in (other.table, "memory_embeddings_dropped_before"):
+        vault.postgres.psql(
+            "INSERT INTO sealed_windows SELECT tenant_id, memory_id, version, "
+            f"'{former}', window_no, scope_id, sealed FROM sealed_windows WHERE embeddings = '{first.table}'"
+        )
+    store, serving = ReembedStore(vault.stores.database, "me"), await models.serving()
+    assert serving is not None
+    asked = Asked("drop", None, None, 0.0, as_json=True)
+    here = Here(load_settings(None, {}, {}), vault.postgres.owner, store, models, serving, asked, asyncio.Event())
+    assert await reembed_command._drop(here) == 0
+    assert json.loads(capsys.readouterr().out)["standby"] is None
+    assert vault.postgres.psql("SELECT DISTINCT embeddings FROM sealed_windows") == first.table
+    assert [np.any(row.vectors) for row in await loaded(vault)] == [True, True]
 
 
 async def test_a_store_of_confidential_memories_alone_keeps_its_model_too(vault: Vaulted) -> None:

@@ -24,6 +24,7 @@ _LANE: Final = lane_of_job(JOB)
 MEMORIES_AT_ONCE: Final = 32
 SCOPES_LOOKED_AT: Final = 100
 VERSIONS_AT_ONCE: Final = 32
+WINDOWS_AT_ONCE: Final = 10_000
 # About 32 windows: 1 s of a core with the packaged model. One longer text is taken alone.
 CHARS_AT_ONCE: Final = 25_000
 _LAST: Final = UUID(int=2**128 - 1)
@@ -149,6 +150,18 @@ class ReembedStore:
             await tx.row("lock_vectors")
             row = await tx.row("switch_models", standby.model_id)
             return None if row is None else int(row["generation"])
+
+    async def empty(self, model: StoredModel, fence: int) -> None:
+        """Let go of what of a model does not lie in its table: how far it is filled, and its sealed vectors. What then
+        is not dropped is filled anew.
+        """
+        async for tenant, scope_ids in scope_pages(self._database):
+            gone = WINDOWS_AT_ONCE
+            while gone == WINDOWS_AT_ONCE:
+                async with self._database.transaction(tenant, scope_ids) as tx:
+                    await hold_fence(tx, _LANE, fence)
+                    await tx.run("unnote_reembedded", tenant, scope_ids, model.model_id)
+                    gone = await tx.run("drop_windows_of_model", tenant, scope_ids, model.table, WINDOWS_AT_ONCE)
 
     async def next_generation(self) -> None:
         """Let every process read again what it holds: vectors that were missing are there."""

@@ -245,3 +245,22 @@ UPDATE reembed_progress p
 SET version = w.version, memory_id = 'ffffffff-ffff-ffff-ffff-ffffffffffff'
 FROM unnest($2::int8[], $3::int8[]) AS w (scope_id, version)
 WHERE p.tenant_id = $1 AND p.scope_id = w.scope_id AND p.model_id = $4;
+
+-- name: unnote_reembedded
+-- A model is filled in none of these scopes.
+-- $1 tenant uuid, $2 scope_ids int8[], $3 model_id int4
+-- Uses: reembed_progress_pkey. Rows: none.
+DELETE FROM reembed_progress
+WHERE tenant_id = $1 AND scope_id = ANY ($2) AND model_id = $3;
+
+-- name: drop_windows_of_model
+-- Some of the sealed vectors of a model in these scopes, and of models that have no table any more.
+-- $1 tenant uuid, $2 scope_ids int8[], $3 embeddings text, $4 limit int8
+-- Uses: none. Rows: none.
+DELETE FROM sealed_windows
+WHERE (tenant_id, memory_id, version, embeddings, window_no) IN (
+    SELECT s.tenant_id, s.memory_id, s.version, s.embeddings, s.window_no
+    FROM sealed_windows s
+    WHERE s.tenant_id = $1 AND s.scope_id = ANY ($2)
+      AND (s.embeddings = $3 OR NOT EXISTS (SELECT FROM embedding_tables t WHERE t.table_name = s.embeddings))
+    LIMIT $4);
