@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime, timedelta
 
+import numpy as np
 import pytest
 
 from memory.adapters.postgres.rotation import Counts, Rotation
@@ -119,6 +120,20 @@ async def test_rows_from_before_the_vault_are_sealed_by_a_rotation(vault: Vaulte
     assert (await standing(rotation_of(vault))).open == 2
     await rotated(rotation_of(vault), AT_ONCE, not_at_all)
     assert WORD not in vault.raw()
+
+
+async def test_vectors_from_before_the_vault_are_sealed_by_a_rotation_too(vault: Vaulted) -> None:
+    """As the migration that brought the vault found them: labelled, and in the tables of the models."""
+    await vault.stores.write.commit(exchange(vault.stores.scope(), "s", 0, (f"1 {WORD}", f"{WORD} 1")), now=T0)
+    vault.postgres.psql("UPDATE memory_versions SET sensitivity = 'confidential'")
+    in_the_open = f"SELECT count(*) FROM {vault.postgres.embeddings}"
+    assert (await standing(rotation_of(vault))).open == 4  # 2 versions, 2 windows
+    assert vault.postgres.psql(in_the_open) == "2"
+    await rotated(rotation_of(vault), AT_ONCE, not_at_all)
+    assert vault.postgres.psql(in_the_open) == "0"
+    assert [bool(np.any(row.vectors)) for row in await loaded(vault)] == [True, True]
+    left = await standing(rotation_of(vault))
+    assert (left.sealed, left.open, left.old) == (4, 0, 0)
 
 
 async def test_the_master_key_changes_without_a_stop(vault: Vaulted) -> None:

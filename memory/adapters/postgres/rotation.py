@@ -147,7 +147,23 @@ async def _versions(walk: Walk, after: tuple[Any, ...]) -> tuple[Counts, tuple[A
     if not walk.dry:
         texts = ("memory_id", "version", "scope_id", "content", "attributes", "sensitivity")
         await walk.tx.run_many("seal_version", ((walk.tenant, *(row[name] for name in texts)) for row in due))
+    counts.add(await _open_vectors(walk, rows))
     return counts, _behind(rows, ("memory_id", "version"))
+
+
+async def _open_vectors(walk: Walk, rows: Sequence[Any]) -> Counts:
+    """Vectors of these versions that lie in a model's table, as they did before there was a vault; sealed from now on,
+    which their walk counts.
+    """
+    counts = Counts()
+    asked = [row["memory_id"] for row in rows], [row["version"] for row in rows]
+    for model in await walk.tx.fetch("stored_models"):
+        table = model["table_name"]
+        found = await walk.tx.fetch(walk.tx.fitted("open_windows_of", table), walk.tenant, *asked)
+        counts.open += len(found)
+        for memory_id, version in [] if walk.dry else sorted({(row["memory_id"], row["version"]) for row in found}):
+            await walk.vault.seal_vectors(walk.tx, table, walk.tenant, memory_id, version)
+    return counts
 
 
 async def _turns(walk: Walk, after: tuple[Any, ...]) -> tuple[Counts, tuple[Any, ...] | None]:
