@@ -210,6 +210,19 @@ async def test_retention_drops_old_rows_and_the_chain_stays_verifiable(chain: Ch
     assert fault[0] == 8
 
 
+async def test_old_rows_are_dropped_some_at_a_time_and_all_of_them(
+    chain: Chain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a log that was kept for ever until now: one statement for all is ended by its bound, each hour anew."""
+    monkeypatch.setattr("memory.adapters.postgres.audit._DROPPED_AT_ONCE", 2)
+    now = datetime.now(UTC)
+    await chain.log.record([chain.note(at=OLD + timedelta(days=n)) for n in range(5)])
+    await chain.log.record([chain.note(at=now)])
+    assert await chain.log.drop_before(chain.tenant, OLD + timedelta(days=100), now) == 5
+    assert await chain.seqs() == [6, 7, 8, 9], "an anchor for each time"
+    assert await chain.fault() is None
+
+
 async def test_a_chain_whose_old_rows_are_dropped_while_it_is_read_is_whole(
     chain: Chain, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,6 +24,8 @@ Witness = Callable[[Transaction], Awaitable[None]]
 LOOKED_FOR_S: Final = (0, 0.5, 1, 2, 4, 8)
 """How long it is waited each time before rows whose commit was not heard are looked for."""
 _PAGE_ROWS: Final = 1_000
+# A statement that is ended by its bound has dropped none.
+_DROPPED_AT_ONCE: Final = 50_000
 _LAST: Final = 2**63 - 1
 
 
@@ -107,11 +109,19 @@ class AuditLog:
         return [(UUID(int=row["tenant_id"].int), row["name"]) for row in found]
 
     async def drop_before(self, tenant: UUID, before: datetime, now: datetime) -> int:
-        """Drop the rows at the beginning of the chain that are older than `before`, behind an anchor row; how many."""
+        """Drop the rows at the beginning of the chain that are older than `before`, some at a time, each time behind an
+        anchor row; how many.
+        """
         key = await self._key_of(tenant)
+        dropped = 0
+        while gone := await self._drop_some(tenant, key, before, now):
+            dropped += gone
+        return dropped
+
+    async def _drop_some(self, tenant: UUID, key: bytes, before: datetime, now: datetime) -> int:
         async with self._database.transaction(tenant) as tx:
             await _locked_head(tx, tenant)
-            last = await tx.row("audit_rows_past", tenant, before)
+            last = await tx.row("audit_rows_past", tenant, before, _DROPPED_AT_ONCE)
             if last is None:
                 return 0
             said = {"through": last["seq"], "digest": last["digest"].hex()}

@@ -68,25 +68,25 @@ ORDER BY seq
 LIMIT $3;
 
 -- name: audit_rows_past
--- The last row of those at the beginning of the chain that are all older than a moment; none where these are nothing but
--- anchors.
--- $1 tenant uuid, $2 before timestamptz
+-- The last row of those at the beginning of the chain that are all older than a moment, at most so many; none where these
+-- are nothing but anchors.
+-- $1 tenant uuid, $2 before timestamptz, $3 limit int8
 -- Uses: audit_log_pkey. Rows: seq, digest.
-WITH young AS (
-    SELECT coalesce(min(seq), 9223372036854775807) AS seq
+WITH oldest AS MATERIALIZED (
+    SELECT seq, at, action, digest
     FROM audit_log
-    WHERE tenant_id = $1 AND at >= $2)
-SELECT a.seq, a.digest
-FROM young
-CROSS JOIN LATERAL (
-    SELECT seq, digest
-    FROM audit_log
-    WHERE tenant_id = $1 AND seq < young.seq
-    ORDER BY seq DESC
-    LIMIT 1) a
-WHERE EXISTS (
-    SELECT FROM audit_log
-    WHERE tenant_id = $1 AND seq < young.seq AND action <> 'audit.anchor');
+    WHERE tenant_id = $1
+    ORDER BY seq
+    LIMIT $3),
+past AS (
+    SELECT seq, action, digest
+    FROM oldest
+    WHERE seq < (SELECT coalesce(min(seq), 9223372036854775807) FROM oldest WHERE at >= $2))
+SELECT seq, digest
+FROM past
+WHERE EXISTS (SELECT FROM past WHERE action <> 'audit.anchor')
+ORDER BY seq DESC
+LIMIT 1;
 
 -- name: drop_audited
 -- Drop the rows up to one that an anchor covers; how many. Raises where none does.
