@@ -31,8 +31,11 @@ LAST_WORDS_S = 1.0
 
 
 def is_websocket(request: web.Request) -> bool:
-    """Whether the client asks for an upgrade to WebSocket."""
-    return request.headers.get("Upgrade", "").lower() == "websocket"
+    """Whether the client asks this hop for an upgrade to WebSocket (RFC 9110 section 7.8: Connection names it)."""
+    if request.headers.get("Upgrade", "").lower() != "websocket":
+        return False
+    named = ",".join(request.headers.getall("Connection", ())).lower().split(",")
+    return "upgrade" in map(str.strip, named)
 
 
 async def tunnel(

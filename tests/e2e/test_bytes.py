@@ -360,6 +360,13 @@ def test_upload_reaches_the_upstream_while_it_is_still_being_sent(scripted: Scri
         assert read_answer(sock).status == 413
 
 
+def test_an_upgrade_that_connection_does_not_name_is_none(service: Service, upstream: str, user: str) -> None:
+    """It is for another hop (RFC 9110 section 7.8). Taken for a handshake, vLLM was sent one and asked nothing."""
+    head = [JSON, (b"X-Memory-User", user.encode()), (b"Upgrade", b"websocket"), (b"Connection", b"keep-alive")]
+    assert send(service.url, "POST", CHAT, head, chat_body(f"for {user}")).status == 200
+    assert last(upstream)[0].body == chat_body(f"for {user}")
+
+
 def test_two_requests_on_one_connection_are_answered_in_order(service: Service) -> None:
     with connect(service.url) as sock:
         sock.sendall(request_bytes("GET", "/echo/first") + request_bytes("GET", "/echo/second"))
