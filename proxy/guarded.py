@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Coroutine
 from dataclasses import dataclass
 from typing import Any, Final
 
 import aiohttp
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 from aiohttp.http import RawRequestMessage
 from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
 from aiohttp.web_protocol import RequestHandler
@@ -86,6 +87,14 @@ class GuardedHandler(RequestHandler):
         response = refusal(_said(status, exc))
         response.force_close()
         return response
+
+    def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> Coroutine[Any, Any, tuple[web.StreamResponse, bool]]:
+        """In HTTP/1.0 a body without a length ends with its connection, which aiohttp would keep open."""
+        if request.version < HttpVersion11 and resp.content_length is None and not resp._must_be_empty_body:
+            resp.force_close()
+        return super().finish_response(request, resp, start_time)
 
     def _look_for_head(self) -> None:
         if self._request_count == 0:

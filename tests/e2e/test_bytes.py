@@ -463,6 +463,15 @@ def test_chunks_pass_as_they_arrive(scripted: Scripted) -> None:
             data += sock.recv(1000)
 
 
+def test_http_1_0_client_that_keeps_connections_sees_the_end_of_a_stream(scripted: Scripted, user: str) -> None:
+    head = [JSON, (b"X-Memory-User", user.encode()), (b"Connection", b"keep-alive")]
+    scripted.upstream.then(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n", b"data: [DONE]\n\n")
+    asked = [request_bytes("POST", CHAT, head, chat_body()), request_bytes("GET", "/memory/v1/export", head)]
+    for raw in asked:
+        answer = exchange(scripted.service.url, raw.replace(b"HTTP/1.1", b"HTTP/1.0"), timeout_s=10)
+        assert answer.status == 200 and not answer.values(b"connection")
+
+
 def test_compressed_answer_is_not_unpacked(scripted: Scripted) -> None:
     packed = gzip.compress(b"z" * 5000)
     head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed)
