@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
+import struct
 from collections.abc import Iterable
 from typing import Final
 
 import aiohttp
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 from multidict import CIMultiDict
 from yarl import URL
 
@@ -33,6 +35,7 @@ _OURS: Final = b"x-memory-"
 _TRACE_HEADERS: Final = frozenset((b"traceparent", b"tracestate"))
 _AUTO_HEADERS: Final = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 _ADDED_HEADERS: Final = ("Content-Type", "Date", "Server")  # to answers, by aiohttp
+_RESET: Final = struct.pack("ii", 1, 0)  # SO_LINGER: on, for no time
 LINE_BYTES_MAX: Final = 65_536
 STREAMED: Final = web.RequestKey("streamed", bool)
 """Whether the answer that is carried is a stream of events."""
@@ -214,9 +217,13 @@ async def open_to(request: web.Request, answer: UpstreamAnswer, response: RelayR
 
 
 def cut(request: web.Request) -> None:
-    """End the client's connection without a clean end, as the upstream ended ours."""
-    if request.transport is not None:
-        request.transport.abort()
+    """End the client's connection without a clean end, as the upstream ended ours. In HTTP/1.0 a body may end with its
+    connection, so that only a reset says that it is not whole."""
+    if request.transport is None:
+        return
+    if request.version < HttpVersion11:
+        request.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+    request.transport.abort()
 
 
 async def pass_through(

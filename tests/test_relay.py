@@ -194,6 +194,24 @@ async def test_an_answer_whose_framing_breaks_ends_at_once(passed: bool, said: b
 
 
 @ways
+async def test_an_answer_that_breaks_off_never_looks_complete_in_http_1_0(passed: bool) -> None:
+    """Its body ends with the connection: nginx, which asks so by default, ended the answer cleanly for its client."""
+
+    async def dies(writer: asyncio.StreamWriter) -> None:
+        writer.write(HEAD + chunked(TOKEN, ends=False))
+        await writer.drain()
+        await asyncio.sleep(0.1)
+
+    async with relayed(dies, passed=passed) as (port, _, _), asyncio.timeout(10):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(REQUEST.replace(b"HTTP/1.1", b"HTTP/1.0"))
+        await reader.readuntil(TOKEN)
+        with pytest.raises(ConnectionResetError):
+            await reader.read()
+        writer.close()
+
+
+@ways
 async def test_a_long_answer_to_a_slow_client_stops_and_goes_on_and_arrives_whole(passed: bool) -> None:
     pieces = [b"%08d" % number * 512 for number in range(4_096)]
 

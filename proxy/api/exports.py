@@ -32,6 +32,7 @@ from proxy.api.export_records import record_lines
 from proxy.api.memories import item_of
 from proxy.api.parts import OwnParts
 from proxy.gated import readable
+from proxy.relay import cut
 
 NDJSON: Final = "application/x-ndjson"
 _PAGE_ROWS: Final = 500
@@ -63,8 +64,7 @@ class Export:
                 self._parts.canaries.look(caller.scope.tenant, "api", page)
                 await response.write(page)
         except MemoryProxyFault:
-            if request.transport is not None:
-                request.transport.abort()
+            cut(request)
             return response
         await response.write_eof()
         return response
