@@ -52,6 +52,20 @@ class GuardedHandler(RequestHandler):
         self._heard_at = self._loop.time()
         self._watch = self._loop.call_later(self._patience.head_s, self._look_for_head)
 
+    async def shutdown(self, timeout: float | None = 15.0) -> None:
+        """End what is under way when its time is over: aiohttp gives it the same time once more, in which whoever has
+        asked this process to end kills it."""
+        over = None if timeout is None else self._loop.call_later(timeout, self._give_up)
+        try:
+            await super().shutdown(timeout)
+        finally:
+            if over is not None:
+                over.cancel()
+
+    def _give_up(self) -> None:
+        if self._task_handler is not None:
+            self._task_handler.cancel()
+
     def connection_lost(self, exc: BaseException | None) -> None:
         """Nothing to watch any more."""
         if self._watch is not None:

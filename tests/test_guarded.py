@@ -1,0 +1,49 @@
+"""The server's end of a connection when its process ends: what is under way has its time, once."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import pytest
+from aiohttp import web
+
+from memory.config_sections import Limits
+from proxy.worker import guarded_site
+
+DRAIN_S = 0.6
+
+
+@pytest.mark.parametrize("lasts_s", [0.3, 60], ids=["ends in its time", "outlasts it"])
+async def test_what_is_under_way_gets_the_time_to_drain_once(lasts_s: float) -> None:
+    """aiohttp gave it twice: the supervisor killed the worker in the second, with whatever it had not yet kept."""
+    outcomes: list[str] = []
+
+    async def streams(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(b"begun")
+        try:
+            await asyncio.sleep(lasts_s)
+        except asyncio.CancelledError:
+            outcomes.append("ended")
+            raise
+        outcomes.append("whole")
+        return response
+
+    app = web.Application()
+    app.router.add_get("/", streams)
+    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=DRAIN_S)
+    await runner.setup()
+    listener = socket.create_server(("127.0.0.1", 0))
+    await guarded_site(runner, listener, Limits()).start()
+    reader, writer = await asyncio.open_connection(*listener.getsockname())
+    writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    await reader.readuntil(b"begun")
+    began = asyncio.get_running_loop().time()
+    await runner.cleanup()
+    took_s = asyncio.get_running_loop().time() - began
+    assert outcomes == ["whole" if lasts_s < DRAIN_S else "ended"]
+    assert took_s < DRAIN_S * 1.7
+    writer.close()
+    await writer.wait_closed()
