@@ -22,6 +22,7 @@ from aiohttp.web_protocol import RequestHandler
 from memory.errors import HeadTooLarge, MemoryInvalid, Refused, TooSlow
 from memory.telemetry import event
 from proxy.app import Unforeseen, has_begun, refusal
+from proxy.relay import cut
 
 log = logging.getLogger("memory_proxy.http")
 _MANY: Final = "Too many headers"
@@ -63,7 +64,9 @@ class GuardedHandler(RequestHandler):
                 over.cancel()
 
     def _give_up(self) -> None:
-        if self._task_handler is not None:
+        if self._current_request is not None:
+            cut(self._current_request)  # its handler is cancelled by that
+        elif self._task_handler is not None:
             self._task_handler.cancel()
 
     def connection_lost(self, exc: BaseException | None) -> None:

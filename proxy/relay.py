@@ -216,7 +216,7 @@ async def open_to(request: web.Request, answer: UpstreamAnswer, response: RelayR
         await response.write(b"")
 
 
-def cut(request: web.Request) -> None:
+def cut(request: web.BaseRequest) -> None:
     """End the client's connection without a clean end, as the upstream ended ours. In HTTP/1.0 a body may end with its
     connection, so that only a reset says that it is not whole."""
     if request.transport is None:

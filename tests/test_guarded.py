@@ -14,8 +14,9 @@ from proxy.worker import guarded_site
 DRAIN_S = 0.6
 
 
+@pytest.mark.parametrize("version", [b"1.1", b"1.0"])
 @pytest.mark.parametrize("lasts_s", [0.3, 60], ids=["ends in its time", "outlasts it"])
-async def test_what_is_under_way_gets_the_time_to_drain_once(lasts_s: float) -> None:
+async def test_what_is_under_way_gets_the_time_to_drain_once(lasts_s: float, version: bytes) -> None:
     """aiohttp gave it twice: the supervisor killed the worker in the second, with whatever it had not yet kept."""
     outcomes: list[str] = []
 
@@ -38,12 +39,20 @@ async def test_what_is_under_way_gets_the_time_to_drain_once(lasts_s: float) -> 
     listener = socket.create_server(("127.0.0.1", 0))
     await guarded_site(runner, listener, Limits()).start()
     reader, writer = await asyncio.open_connection(*listener.getsockname())
-    writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    writer.write(b"GET / HTTP/%b\r\nHost: x\r\n\r\n" % version)
     await reader.readuntil(b"begun")
     began = asyncio.get_running_loop().time()
     await runner.cleanup()
     took_s = asyncio.get_running_loop().time() - began
     assert outcomes == ["whole" if lasts_s < DRAIN_S else "ended"]
     assert took_s < DRAIN_S * 1.7
+    await says_that_it_is_whole_only_then(reader, whole=outcomes == ["whole"], chunked=version == b"1.1")
     writer.close()
-    await writer.wait_closed()
+
+
+async def says_that_it_is_whole_only_then(reader: asyncio.StreamReader, *, whole: bool, chunked: bool) -> None:
+    if not whole and not chunked:
+        with pytest.raises(ConnectionResetError):
+            await reader.read()
+    else:
+        assert (await reader.read()).endswith(b"0\r\n\r\n") == (whole and chunked)
