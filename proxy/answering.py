@@ -163,6 +163,7 @@ class Answering:
         _say_nothing_is_kept(head)
         note(capture="off")
         response = begin(answer, head)
+        note(http=answer.status)
         await response.prepare(request)
         await response.write(text)
         if await self._pump(answer, response, None, Copy(0, self._copies)) == "died":
@@ -184,6 +185,7 @@ class Answering:
         hold = None if keep is None else FinalEventHold() if streamed and not encoded else LastByteHold()
         copy = Copy(self._copy_bytes_max if keep else 0, self._copies)
         response = begin(answer, head)
+        note(http=answer.status)
         try:
             await open_to(request, answer, response)
             end = await self._pump(answer, response, hold, copy)
@@ -193,12 +195,13 @@ class Answering:
                 note_answer(said.id, said.usage, [one.finish_reason for one in said.choices if one.finish_reason])
         except (asyncio.CancelledError, ConnectionError):
             answer.close()
-            note(http=answer.status, bytes_out=copy.passed)
+            note(bytes_out=copy.passed)
             if keep is not None and left is not None:
                 left(self._keep_partial(keep, response, answer, streamed, copy.taken_over()))
             raise
         finally:
             copy.release()
+        note(bytes_out=copy.passed)  # who leaves from now on has had so much
         if keep is not None:
             await asyncio.shield((left or asyncio.create_task)(self._kept(keep, outcome)))
             lap("hold")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -20,6 +21,7 @@ from proxy import answering as module
 from proxy.answering import Answering, InBackground, Outcome
 from proxy.app import Handler, guarded
 from proxy.limits import BYTES_PER_TOKEN, tokens_used
+from proxy.passages import Passages, answered
 from proxy.relay import Upstream
 from proxy.wire.answer import assemble_stream, parse_body
 
@@ -113,7 +115,10 @@ async def kept(
 
     async def proxied(request: web.Request) -> web.StreamResponse:
         step = Answering(upstream, metrics, 1 << 20)
-        return (await step.send(request, b"{}", CIMultiDict(), keep=keeping, left=left)).response
+        with Passages(metrics, None).of(request, "other") as passage:
+            response = (await step.send(request, b"{}", CIMultiDict(), keep=keeping, left=left)).response
+            answered(passage, response)
+        return response
 
     async with await asyncio.start_server(upstream_speaks, "127.0.0.1", 0) as server:
         there = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
@@ -174,6 +179,25 @@ async def test_what_is_being_kept_when_its_client_leaves_is_waited_for_at_the_en
     assert len(tasks) == 1 and not stored
     await asyncio.wait(tasks)
     assert stored
+
+
+async def test_a_client_that_leaves_while_its_final_event_is_held_had_its_answer(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    begun, ends = asyncio.Event(), asyncio.Event()
+
+    async def keep(outcome: Outcome) -> None:
+        begun.set()
+        await ends.wait()
+
+    caplog.set_level(logging.INFO, "memory_proxy.request")
+    async with kept(stream, keep, Metrics()) as reader:
+        await reader.readuntil(TOKEN)
+        await begun.wait()
+    ends.set()
+    (said,) = [one.__dict__["fields"] for one in caplog.records if one.getMessage() == "request"]
+    assert (said["outcome"], said["http"]) == ("client_left", 200)
+    assert said["bytes_out"] >= len(TOKEN)
 
 
 async def fails(outcome: Outcome) -> None:
