@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final, Protocol
 from urllib.parse import unquote
 
-from aiohttp import web
+from aiohttp import HttpVersion11, web
 from multidict import CIMultiDict
 
 from memory.audit import Audit
@@ -205,6 +205,15 @@ def refusal(refused: Refused) -> web.Response:
     )
 
 
+async def expected(request: web.Request) -> None:
+    """A client that waits for a `100 Continue` gets one; what else it expects is passed over, as vLLM's server does.
+    aiohttp would refuse that before anybody counts it, and repeat it.
+    """
+    if request.version == HttpVersion11 and request.headers.get("Expect", "").lower() == "100-continue":
+        await request.writer.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        request.writer.output_size = 0
+
+
 def guarded(handler: Handler) -> Handler:
     """A handler behind which nothing is unforeseen: faults are logged with their place and answered 500 in OpenAI's
     form, never with their text. Behind a head that has gone out nothing can be answered: the connection is cut. A plain
@@ -241,5 +250,5 @@ def build_app(front: Front, own: Callable[[web.Application], None]) -> web.Appli
     """The application. `own` adds the routes under `/memory/`."""
     app = web.Application(client_max_size=0)
     own(app)
-    app.router.add_route("*", "/{tail:.*}", guarded(front.serve))
+    app.router.add_route("*", "/{tail:.*}", guarded(front.serve), expect_handler=expected)
     return app

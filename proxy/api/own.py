@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from aiohttp import web
@@ -44,7 +45,7 @@ from proxy.api.tasks import TaskCalls
 from proxy.api.tokens import Tokens
 from proxy.api.tool_table import TOOLS, TOOLS_PATH
 from proxy.api.tools import Tools
-from proxy.app import guarded, has_begun, note_refusal, refusal
+from proxy.app import expected, guarded, has_begun, note_refusal, refusal
 from proxy.chat import CREDENTIAL
 from proxy.passages import answered
 
@@ -97,12 +98,13 @@ class OwnApi:
     def register(self, app: web.Application) -> None:
         """Add the routes to an application."""
         methods: dict[str, list[str]] = {}
+        add = partial(app.router.add_route, expect_handler=expected)
         for route in self.routes:
             methods.setdefault(route.path, []).append(route.method)
-            app.router.add_route(route.method, _pattern(route.path), self._served(route.handler))
+            add(route.method, _pattern(route.path), self._served(route.handler))
         for path, allowed in methods.items():
-            app.router.add_route("*", _pattern(path), self._served(_only(allowed)))
-        app.router.add_route("*", "/memory/{tail:.*}", self._served(_unknown))
+            add("*", _pattern(path), self._served(_only(allowed)))
+        add("*", "/memory/{tail:.*}", self._served(_unknown))
         app.on_response_prepare.append(_secured)
 
     def _table(self, parts: OwnParts) -> tuple[Route, ...]:

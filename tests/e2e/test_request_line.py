@@ -189,6 +189,16 @@ def test_what_was_placed_is_counted_though_its_client_leaves(logged: Service, up
     assert counted(logged, placed) > before[0]
 
 
+@pytest.mark.parametrize("path", ["/v1/models", "/memory/v1/queue"])
+def test_what_a_client_expects_beyond_a_continue_is_passed_over(logged: Service, path: str) -> None:
+    before = len(lines(logged))
+    with connect(logged.url) as sock:
+        sock.sendall(f"GET {path} HTTP/1.1\r\nHost: x\r\nExpect: the-unexpected\r\n\r\n".encode())
+        data = sock.recv(65_536)
+    assert data.startswith(b"HTTP/1.1 200 ")
+    assert line_after(logged, before)["http"] == 200
+
+
 REALTIME = "/v1/realtime?model=fake-model"
 
 
