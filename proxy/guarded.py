@@ -22,6 +22,7 @@ from aiohttp.web_protocol import RequestHandler
 from memory.errors import HeadTooLarge, MemoryInvalid, Refused, TooSlow
 from memory.telemetry import event
 from proxy.app import Unforeseen, has_begun, refusal
+from proxy.passages import ENDED
 from proxy.relay import cut
 
 log = logging.getLogger("memory_proxy.http")
@@ -52,22 +53,6 @@ class GuardedHandler(RequestHandler):
         super().connection_made(transport)
         self._heard_at = self._loop.time()
         self._watch = self._loop.call_later(self._patience.head_s, self._look_for_head)
-
-    async def shutdown(self, timeout: float | None = 15.0) -> None:
-        """End what is under way when its time is over: aiohttp gives it the same time once more, in which whoever has
-        asked this process to end kills it."""
-        over = None if timeout is None else self._loop.call_later(timeout, self._give_up)
-        try:
-            await super().shutdown(timeout)
-        finally:
-            if over is not None:
-                over.cancel()
-
-    def _give_up(self) -> None:
-        if self._current_request is not None:
-            cut(self._current_request)  # its handler is cancelled by that
-        elif self._task_handler is not None:
-            self._task_handler.cancel()
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """Nothing to watch any more."""
@@ -112,6 +97,22 @@ class GuardedHandler(RequestHandler):
         if request.version < HttpVersion11 and resp.content_length is None and not resp._must_be_empty_body:
             resp.force_close()
         return super().finish_response(request, resp, start_time)
+
+    async def shutdown(self, timeout: float | None = 15.0) -> None:
+        """What has not ended in this time is ended. aiohttp waits for as long once more, which the supervisor does not,
+        and for ever where it is 0."""
+        ending = self._loop.call_later(timeout or 0, self._end_what_runs)
+        try:
+            await super().shutdown(timeout)
+        finally:
+            ending.cancel()
+
+    def _end_what_runs(self) -> None:
+        if self._current_request is not None:
+            self._current_request[ENDED] = True
+            cut(self._current_request)  # its handler is cancelled by that
+        elif self._task_handler is not None:
+            self._task_handler.cancel()
 
     def _look_for_head(self) -> None:
         if self._request_count == 0:

@@ -22,6 +22,8 @@ log = logging.getLogger("memory_proxy.passages")
 _TRACEPARENT: Final = re.compile(r"(?!ff)[0-9a-f]{2}-(?!0{32})([0-9a-f]{32})-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
 WRITE_S: Final = 1.0
 _METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
+ENDED: Final = web.RequestKey("ended", bool)
+"""The service ends, and this request with it."""
 _PROBES: Final = frozenset({"/memory/health", "/memory/ready", "/memory/metrics"})
 
 
@@ -48,9 +50,10 @@ class Passages:
         try:
             yield passage
         except (asyncio.CancelledError, ConnectionError):
-            facts["outcome"] = "client_left"
+            facts["outcome"] = "partial" if request.get(ENDED) else "client_left"
             facts.setdefault("http", CLIENT_LEFT)
-            self._metrics.clients_left.inc()
+            if not request.get(ENDED):
+                self._metrics.clients_left.inc()
             raise
         except BaseException:
             facts.update({"outcome": "unforeseen", "http": 500})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import subprocess
 import sys
 import time
@@ -187,6 +188,26 @@ def test_what_was_placed_is_counted_though_its_client_leaves(logged: Service, up
         wait_until(lambda: counters(upstream)["running"] > 0, 10, "the request runs")
     wait_until(lambda: counted(logged, blocks) > before[1], 10, "it is counted")
     assert counted(logged, placed) > before[0]
+
+
+def test_a_stream_that_outlasts_the_shutdown_is_cut_in_its_time_and_said(upstream: str, user: str) -> None:
+    settings = {"MEMORY_PROXY_LOG__FORMAT": "json", "MEMORY_PROXY_LISTEN__DRAIN_S": "3"}
+    head = [(b"Content-Type", b"application/json"), (b"x-fake-tokens", b"4000"), (b"x-fake-token-ms", b"30")]
+    head += [(b"X-Memory-User", user.encode())]
+    with serving(upstream, env=settings) as service, connect(service.url) as sock:
+        sock.sendall(request_bytes("POST", CHAT, head, json.dumps(chat(stream=True)).encode()))
+        *_, data = read_head(sock)
+        service.process.send_signal(signal.SIGTERM)
+        began = time.monotonic()
+        while piece := sock.recv(65_536):
+            data += piece
+        assert 3 <= time.monotonic() - began < 5.5
+        assert b"[DONE]" not in data
+        assert service.process.wait(60) == 0
+        (line,) = lines(service)
+        expected = {"outcome": "partial", "http": 200}
+        assert chosen(line, expected) == expected
+        assert line["bytes_out"] > 0
 
 
 @pytest.mark.parametrize("path", ["/v1/models", "/memory/v1/queue"])
