@@ -22,6 +22,7 @@ from typing import Any, Final, Literal, Protocol
 from uuid import UUID
 
 from memory.errors import MemoryProxyFault
+from memory.seldom import Seldom
 from memory.telemetry import Metrics, event
 
 log = logging.getLogger("memory_proxy.audit")
@@ -267,6 +268,7 @@ class Journal:
         self._notes: deque[Note] = deque()
         self._notes_max = notes_max
         self._joined = False  # since the last writing
+        self._said = Seldom()
 
     def note(
         self,
@@ -308,7 +310,8 @@ class Journal:
                     self._metrics.audit.labels("written").inc(len(notes))
                 except MemoryProxyFault as fault:
                     failed += notes
-                    event(log, "audit_postponed", logging.WARNING, tenant=str(tenant), fault=type(fault).__name__)
+                    if self._said.due(str(tenant)):
+                        event(log, "audit_postponed", logging.WARNING, tenant=str(tenant), fault=type(fault).__name__)
                 except asyncio.CancelledError:
                     if await _was_done(recording):
                         del waiting[tenant]

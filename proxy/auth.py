@@ -21,6 +21,7 @@ from aiohttp import web
 
 from memory.errors import AuthUnavailable, InvalidApiKey, StoreUnavailable
 from memory.key_table import OpenedKey
+from memory.seldom import Seldom
 from memory.telemetry import event
 from policies.api_key import looks_damaged
 from policies.capability_token import MARK, Authority, TokenRefused, authority_of, is_signed, read
@@ -66,6 +67,7 @@ class KeyedDoor:
         self._keys: Mapping[bytes, OpenedKey] = {}
         self._signers: Mapping[str, tuple[OpenedKey, ...]] = {}  # by prefix: two keys may have the same one
         self._read_at = float("-inf")
+        self._said = Seldom()
 
     async def keep_reading(self) -> None:
         """Read the table for ever; run as a task."""
@@ -79,7 +81,8 @@ class KeyedDoor:
         try:
             keys = await self._table.all_active(datetime.now(UTC))
         except StoreUnavailable as fault:
-            event(log, "key_table_unreadable", logging.WARNING, fault=str(fault))
+            if self._said.due():
+                event(log, "key_table_unreadable", logging.WARNING, fault=str(fault))
             return
         if asked_at >= self._read_at:
             self._keys, self._signers, self._read_at = keys, _by_prefix(keys.values()), asked_at

@@ -22,6 +22,7 @@ from uuid import UUID, uuid4
 from aiohttp import web
 
 from memory.errors import CapabilityMissing, QueueUnavailable, RateLimited
+from memory.seldom import Seldom
 from memory.telemetry import event
 from policies.key_limits import KeyLimits
 from policies.rate import WINDOW_S, Used, admits, retry_after_s
@@ -87,6 +88,7 @@ class KeyUse:
         self._away_until = float("-inf")
         self._slots = asyncio.Semaphore(ASKED_AT_ONCE_MAX)
         self._under_way: set[asyncio.Task[None]] = set()
+        self._said = Seldom()
 
     def begin(self, credential: Credential) -> asyncio.Task[None] | None:
         """Ask whether one more request fits; the task raises RateLimited. None: nothing is counted of this key.
@@ -168,7 +170,8 @@ class KeyUse:
 
     def _leave_alone(self, fault: QueueUnavailable) -> None:
         self._away_until = time.monotonic() + AWAY_S
-        event(log, "limits_counted_alone", logging.WARNING, fault=str(fault))
+        if self._said.due():
+            event(log, "limits_counted_alone", logging.WARNING, fault=str(fault))
 
     def _of(self, key_id: UUID) -> _Own:
         return self._own.setdefault(key_id, _Own())

@@ -41,6 +41,7 @@ from memory.adapters.spool_format import (
 from memory.errors import MemoryProxyFault, SpoolUnavailable
 from memory.on_disk import synced
 from memory.ports import Entry
+from memory.seldom import Seldom
 
 log: Final = logging.getLogger(__name__)
 SUFFIX: Final = ".spool"
@@ -247,12 +248,14 @@ class OrphanFinder:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
+        self._said = Seldom()
 
     async def __call__(self) -> list[Spool]:
         """Lock and return the spools of dead processes."""
         adopted, refused = await asyncio.to_thread(adopt_orphans, self._directory)
         for fault in refused:
-            log.error("an orphaned spool cannot be read: %s", fault)
+            if self._said.due(str(fault)):
+                log.error("an orphaned spool cannot be read: %s", fault)
         return adopted
 
 

@@ -25,6 +25,7 @@ from uuid import UUID
 from memory.bounded import bounded_at
 from memory.errors import QueueUnavailable, SpoolUnavailable
 from memory.ports import Entry
+from memory.seldom import Seldom
 from memory.write.meter import Meter
 
 Where = Literal["queue", "spool", "none"]
@@ -143,6 +144,7 @@ class HandOff:
         self._late: set[asyncio.Task[bool]] = set()
         self._stuck: set[asyncio.Task[bool]] = set()
         self._wake = asyncio.Event()
+        self._said = Seldom()
         self._closing: asyncio.Event | None = None  # set when the drain's last steps are done
 
     async def keep_draining(self) -> None:
@@ -326,7 +328,8 @@ class HandOff:
         try:
             await step()
         except (QueueUnavailable, SpoolUnavailable) as exc:
-            log.info("what waits here cannot be moved yet: %s", exc)
+            if self._said.due(str(exc)):
+                log.info("what waits here cannot be moved yet: %s", exc)
             return False
         except Exception:  # the capture hand-off is one of the three named places
             log.exception("draining failed in an unforeseen way; it goes on")

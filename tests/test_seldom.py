@@ -1,0 +1,116 @@
+"""What is asked again and again and fails each time is said once a minute, not at every look."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from memory.adapters.spool import OrphanFinder
+from memory.audit import Journal
+from memory.errors import QueueUnavailable, StoreUnavailable
+from memory.key_table import OpenedKey
+from memory.ports import Entry
+from memory.seldom import Seldom
+from memory.telemetry import Metrics
+from memory.write.hand_off import HandOff
+from memory.write.meter import NoMeter
+from policies.key_limits import KeyLimits
+from proxy import limits
+from proxy.auth import KeyedDoor
+from proxy.identity import Credential
+from proxy.limits import KeyUse
+
+LOOKS = 5
+
+
+class Away:
+    """Stores that do not answer."""
+
+    async def all_active(self, now: datetime) -> Mapping[bytes, OpenedKey]:
+        raise StoreUnavailable("away")
+
+    async def record(self, notes: Any) -> None:
+        raise StoreUnavailable("away")
+
+    async def take(self, *asked: Any) -> Any:
+        raise QueueUnavailable("away")
+
+    async def spend(self, *asked: Any) -> None:
+        raise QueueUnavailable("away")
+
+    async def put(self, entry: Entry) -> None:
+        raise QueueUnavailable("away")
+
+    async def put_all(self, entries: Sequence[Entry]) -> None:
+        raise QueueUnavailable("away")
+
+    async def ping_for_writes(self) -> None:
+        raise QueueUnavailable("away")
+
+
+def said(caplog: pytest.LogCaptureFixture, what: str) -> int:
+    return sum(what in record.getMessage() for record in caplog.records)
+
+
+def test_the_same_is_due_again_after_a_minute_and_another_thing_at_once() -> None:
+    now_s = 0.0
+    seldom = Seldom(60.0, lambda: now_s)
+    assert [seldom.due("one"), seldom.due("one"), seldom.due("other")] == [True, False, True]
+    now_s = 59.0
+    assert not seldom.due("one")
+    now_s = 60.0
+    assert [seldom.due("one"), seldom.due("one")] == [True, False]
+
+
+async def test_a_key_table_that_cannot_be_read(caplog: pytest.LogCaptureFixture) -> None:
+    door = KeyedDoor(Away(), stale_max_s=60)
+    for _ in range(LOOKS):
+        await door.read()
+    assert said(caplog, "key_table_unreadable") == 1
+
+
+async def test_limits_that_each_process_counts_alone(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limits, "AWAY_S", 0.0)
+    use, key = KeyUse(Away()), Credential(UUID(int=1), UUID(int=2), limits=KeyLimits(requests_per_minute=100))
+    for _ in range(LOOKS):
+        await use.admit(key)
+    assert said(caplog, "limits_counted_alone") == 1
+
+
+async def test_an_audit_log_that_cannot_be_written(caplog: pytest.LogCaptureFixture) -> None:
+    journal = Journal(Away(), Metrics(CollectorRegistry()))
+    for tenant in (1, 2):
+        journal.note(UUID(int=tenant), "open", "export")
+    for _ in range(LOOKS):
+        await journal.write()
+    assert said(caplog, "audit_postponed") == 2
+
+
+async def test_an_orphaned_spool_that_cannot_be_read(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    (tmp_path / "of-another-kind.spool").mkdir()
+    find = OrphanFinder(tmp_path)
+    for _ in range(LOOKS):
+        assert await find() == []
+    assert said(caplog, "an orphaned spool cannot be read") == 1
+
+
+async def test_envelopes_that_cannot_be_moved_to_the_queue(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    hand_off = HandOff(Away(), None, hold_ms=1.0, memory_bytes_max=1 << 20, meter=NoMeter(), retry_s=0.001)
+    entry = Entry(UUID(int=3), UUID(int=1), UUID(int=2), "exchange", "live", b"sealed")
+    assert await hand_off.hand_off(entry) == "none"
+    moving = asyncio.create_task(hand_off.keep_draining())
+    await asyncio.sleep(0.2)
+    moving.cancel()
+    await asyncio.wait([moving])
+    assert said(caplog, "cannot be moved yet") == 1
