@@ -311,14 +311,15 @@ class ChatCompletions:
         parts, asked = self._parts, ready.asked
         parts.metrics.overflow_retries.inc()
         bare = bare_prompt(ready.chat, prompt.candidates, "degraded", "overflow", prompt.rung, asked.salt, prompt.cut)
-        bare = replace(bare, withdrawn=prompt.withdrawn, cut_mark=prompt.cut_mark)
+        bare = replace(bare, withdrawn=prompt.withdrawn, gave_way=prompt.gave_way, cut_mark=prompt.cut_mark)
         head = self._head(ready, bare)
 
         async def keep(outcome: Outcome) -> None:
             sent, tried = bare, ready
             if outcome.http_status < 400:
                 gone = tuple(Withdrawn(one.chain, "overflow") for one in prompt.placed)
-                sent = replace(bare, withdrawn=(*bare.withdrawn, *gone))
+                stood = tuple(one for one in prompt.placed if one.kept)
+                sent = replace(bare, withdrawn=(*bare.withdrawn, *gone), gave_way=(*bare.gave_way, *stood))
                 withdrawing = self._memory.withdraw(asked, ready.conversation, gone)
                 tried = replace(ready, noting=(*ready.noting, withdrawing))
             await self._keep_sent(tried, sent, outcome)
@@ -366,7 +367,7 @@ class ChatCompletions:
     async def _keep_sent(self, ready: Ready, sent: Prompt, outcome: Outcome) -> None:
         """Count what was sent and answered, and capture it. Never raises."""
         parts, asked, conversation = self._parts, ready.asked, ready.conversation
-        self._count(sent)
+        count_sent(parts.metrics, sent)
         if parts.use is not None:
             parts.use.spend(asked.credential, tokens_used(len(sent.body), outcome.answer))
         retrieval = self._record(ready, sent)
@@ -415,13 +416,16 @@ class ChatCompletions:
             self._parts.metrics.captures_lost.inc()
             event(log, "capture_lost", logging.ERROR, exchange=str(asked.exchange_id), fault=type(fault).__name__)
 
-    def _count(self, sent: Prompt) -> None:
-        metrics = self._parts.metrics
-        if sent.count:
-            metrics.injected_memories.inc(sent.count)
-            metrics.injected_tokens.inc(sum(one.new_tokens for one in sent.placed))
-        for placed in sent.placed:
-            metrics.ledger("kept" if placed.kept else "placed", 1, placed.tokens)
+
+def count_sent(metrics: Metrics, sent: Prompt) -> None:
+    """Count the memory of a prompt that went upstream. What the law withdrew was counted when it was read."""
+    if sent.count:
+        metrics.injected_memories.inc(sent.count)
+        metrics.injected_tokens.inc(sum(one.new_tokens for one in sent.placed))
+    for placed in sent.placed:
+        metrics.ledger("kept" if placed.kept else "placed", 1, placed.tokens)
+    for stood in sent.gave_way:
+        metrics.ledger("withdrawn", 1, stood.tokens, "overflow")
 
 
 def _overflowed(status: int, text: bytes) -> bool:

@@ -64,7 +64,8 @@ class ServedModels(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Prompt:
-    """A body to send, its SHA-256, and what is to be said of it. `placed`: every block in it, `block`: the new one."""
+    """A body to send, its SHA-256, and what is to be said of it. `placed`: every block in it, `block`: the new one;
+    `gave_way`: those that stood there before and have no room now."""
 
     body: bytes
     sha256: bytes
@@ -78,6 +79,7 @@ class Prompt:
     cut: Cut | None = None
     cuts: bool = False  # from this request on
     cut_mark: bytes | None = None  # where the branches of the conversation are cut, this one among them
+    gave_way: tuple[Placed, ...] = ()
     fits: bool = True  # else the request is too long by itself: what it was given says nothing of the next one
 
     @property
@@ -206,7 +208,7 @@ def assemble(
     if not blocks:
         status: Status = "degraded" if reason and not candidates else "empty"
         bare = bare_prompt(chat, candidates, status, reason, recall.rung, salt, cut)
-        return replace(bare, withdrawn=gone, cuts=cuts, fits=room.fits)
+        return replace(bare, withdrawn=gone, gave_way=_no_room(kept, room, blocks), cuts=cuts, fits=room.fits)
     placed = tuple(blocks[at] for at in sorted(blocks))
     renewed = {one.chain for one in placed if not one.kept}  # another block stands there from now on
     body = edits_of(chat, salt, {one.position: one.text for one in placed}, cut)
@@ -222,8 +224,15 @@ def assemble(
         withdrawn=tuple(one for one in gone if one.chain not in renewed),
         cut=cut,
         cuts=cuts,
+        gave_way=_no_room(kept, room, blocks),
         fits=room.fits,
     )
+
+
+def _no_room(kept: Kept, room: Room, blocks: Mapping[int, Placed]) -> tuple[Placed, ...]:
+    """The blocks that stood and have to go, but for what another one stands for."""
+    gone = (kept.blocks[at] for at in (*room.give_way, *room.left_out) if at not in blocks)
+    return tuple(one for one in gone if one.kept)
 
 
 def _outdated(candidates: Sequence[Candidate], blocks: Mapping[int, Placed]) -> frozenset[UUID]:

@@ -20,6 +20,8 @@ from memory.read.entries import print_of
 from memory.read.extract import SentenceCompressor
 from memory.read.ledger import Kept
 from memory.read.route import ByLength
+from memory.telemetry import Metrics
+from proxy.chat import count_sent
 from proxy.identity import Ask
 from proxy.prompt import (
     ANSWER_TOKENS_RESERVED,
@@ -300,6 +302,17 @@ async def test_what_overflows_gives_way_oldest_first_before_the_clients_own_word
     messages = json.loads(prompt.body)["messages"]
     assert messages[0]["content"] == "x" * 8000
     assert [(one.chain, one.reason) for one in prompt.withdrawn] == [(kept.blocks[0].chain, "overflow")]
+
+
+@pytest.mark.parametrize("found", [Room(100, (0,)), Room(0, left_out=(0,))], ids=["for good", "this once"])
+def test_a_block_that_has_no_room_is_counted_as_withdrawn(found: Room) -> None:
+    kept, metrics = kept_at(stands(0, 1, tokens=200), stands(2, 2, tokens=300)), Metrics()
+    count_sent(metrics, placed(request(*TALK), Recall(), kept=kept, room=found))
+    value, withdrawn = metrics.registry.get_sample_value, {"what": "withdrawn"}
+    assert value("memory_proxy_ledger_withdrawn_total", {"reason": "overflow"}) == 1
+    assert value("memory_proxy_ledger_blocks_total", withdrawn) == 1
+    assert value("memory_proxy_ledger_tokens_total", withdrawn) == 200
+    assert value("memory_proxy_ledger_blocks_total", {"what": "kept"}) == 1
 
 
 @pytest.mark.parametrize(
