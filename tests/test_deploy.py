@@ -241,6 +241,16 @@ def test_the_stages_that_queries_choose_exist() -> None:
     assert chosen and chosen <= set(Stage.__args__)  # type: ignore[attr-defined]
 
 
+def test_the_reasons_that_queries_choose_are_given_to_somebody() -> None:
+    api = (DEPLOY.parent / "docs" / "api.md").read_text()
+    (status,) = (line for line in api.splitlines() if line.startswith("| `X-Memory-Status`"))
+    given = set(re.findall(r"`(\w+)`", status.partition("reason=")[2].partition("rung=")[0]))
+    found = [one for _, query in QUERIES for one in re.findall(r'reason=~?"([a-z_|]+)"', query)]
+    chosen = {reason for one in found for reason in one.split("|")}
+    assert {"store", "ledger", "overload"} <= given
+    assert chosen - {"copies_full"} <= given
+
+
 def test_the_slowest_of_our_stages_are_not_shown_beside_the_minutes_of_vllm() -> None:
     (query,) = (query for where, query in QUERIES if where == "p99 by stage")
     assert 'stage!~"upstream|stream"' in query

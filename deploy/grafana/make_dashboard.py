@@ -132,7 +132,7 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
             Panel(
                 "Degraded, by reason",
                 "reqps",
-                "Why memory was not, or not all, there: deadline, store, embedder, queue, ledger, overflow, overload.",
+                "Why memory was not, or not all, there: deadline, store, embedder, ledger, overflow, overload, error.",
                 (("{{reason}}", rate("memory_status_total", "reason", 'reason!=""')),),
             ),
             Panel(
@@ -426,10 +426,10 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 tuple((f"p{p}", quantile(p / 100, "write_seconds", matching='step="store"')) for p in (50, 95, 99)),
             ),
             Panel(
-                "Store and queue faults seen by requests",
+                "Store and ledger faults seen by requests",
                 "reqps",
-                "Chat completions whose memory lacked Postgres (store) or Valkey (queue).",
-                (("{{reason}}", rate("memory_status_total", "reason", 'reason=~"store|queue"')),),
+                "Chat completions whose memory lacked Postgres (store), or what stood in them (ledger).",
+                (("{{reason}}", rate("memory_status_total", "reason", 'reason=~"store|ledger"')),),
             ),
             Panel(
                 "Working contexts",
