@@ -44,8 +44,8 @@ class TakesUploads(Protocol):
     async def give_back(self, due: DocumentDue, pause_s: float = 0.0) -> None:
         """Another may take it after the pause."""
 
-    async def fail(self, due: DocumentDue, reason: str, now: datetime) -> None:
-        """Give it up."""
+    async def fail(self, due: DocumentDue, reason: str, now: datetime) -> bool:
+        """Give it up; False where it is gone, or another's by now."""
 
 
 class DocumentsLoop:
@@ -118,9 +118,9 @@ class DocumentsLoop:
             log.exception("storing a document failed in an unforeseen way; the loop goes on")
 
     async def _fail(self, due: DocumentDue, reason: str) -> None:
-        self._metrics.documents.labels("failed").inc()
         with contextlib.suppress(MemoryProxyFault):  # it is met again when its lease has run out
-            await self._store.fail(due, reason, self._clock())
+            if await self._store.fail(due, reason, self._clock()):
+                self._metrics.documents.labels("failed").inc()
 
     async def _keep(self, due: DocumentDue) -> None:
         """Renew the lease, thrice in its time; what is gone need not be kept."""

@@ -25,7 +25,7 @@ from memory.audit import noted
 from memory.config import Settings
 from memory.documents import ChunkRecord, DocumentDue, DocumentRecord, FileFacts, Kept, Parsed, Upload
 from memory.envelope import Binding, seal
-from memory.errors import Conflict, EmbedderUnavailable, NotFound, RateLimited
+from memory.errors import Conflict, EmbedderUnavailable, NotFound, RateLimited, StoreUnavailable
 from memory.ids import new_id
 from memory.keys import KeyRing
 from memory.model import Scope, SessionRef
@@ -396,6 +396,31 @@ async def test_an_upload_that_never_ends_well_is_given_up_and_says_why(shelf: Sh
     assert shelf.sealed() == 0
     await shelf.put(PIRAN)
     assert (await shelf.document(document_id)).upload.status == "done"
+
+
+async def test_an_upload_that_is_given_up_counts_once_though_the_store_was_away(
+    shelf: Shelf, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await shelf.stage(PIRAN)
+    shelf.postgres.psql(f"UPDATE document_due SET takes = {TAKES_MAX}")
+    gives_up, tried = shelf.store.fail, list[UUID]()
+
+    async def fail(due: DocumentDue, reason: str, now: datetime) -> bool:
+        tried.append(due.upload_id)
+        if len(tried) < 3:
+            raise StoreUnavailable("away")
+        return await gives_up(due, reason, now)
+
+    monkeypatch.setattr(shelf.store, "fail", fail)
+    metrics = Metrics()
+    running = asyncio.create_task(
+        DocumentsLoop(shelf.store, shelf.documents, metrics, lambda: T0, lease_s=0.1, poll_s=0.01).run()
+    )
+    async with asyncio.timeout(20):
+        while shelf.postgres.psql("SELECT count(*) FROM document_due") != "0":
+            await asyncio.sleep(0.05)
+    running.cancel()
+    assert metrics.registry.get_sample_value("memory_proxy_documents_total", {"outcome": "failed"}) == 1
 
 
 async def test_an_upload_in_hand_is_given_back_when_the_worker_stops(shelf: Shelf) -> None:

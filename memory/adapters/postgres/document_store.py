@@ -126,12 +126,14 @@ class DocumentStore:
         async with self._database.transaction(due.tenant, [due.scope_id]) as tx:
             await tx.run("note_upload", due.tenant, due.upload_id, chunks, embedded)
 
-    async def fail(self, due: DocumentDue, reason: str, now: datetime) -> None:
-        """Give an upload up; what was stored of its document before stays."""
+    async def fail(self, due: DocumentDue, reason: str, now: datetime) -> bool:
+        """Give an upload up; what was stored of its document before stays. False where it is gone, or another's."""
         async with self._database.transaction(due.tenant, [due.scope_id]) as tx:
-            if await tx.value("finish_document_due", due.tenant, due.upload_id, due.takes) is not None:
-                nothing = (None,) * 6
-                await tx.run("end_upload", due.tenant, due.upload_id, "failed", reason[:500], *nothing, now)
+            if await tx.value("finish_document_due", due.tenant, due.upload_id, due.takes) is None:
+                return False
+            nothing = (None,) * 6
+            await tx.run("end_upload", due.tenant, due.upload_id, "failed", reason[:500], *nothing, now)
+        return True
 
     async def finish(self, due: DocumentDue, staged: Staged, cut: Cut, now: datetime, digests: Digests) -> Kept | None:
         """Store what an upload was cut into; None where another has done it, or it is gone.
