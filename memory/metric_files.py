@@ -79,7 +79,14 @@ def take_room(directory: Path) -> None:
 
 
 def fill(path: Path) -> None:
-    """One file, with its blocks; one that is there already stays as it is. Raises OSError."""
-    with path.open("ab") as file:
-        if file.tell() == 0:
-            file.write(bytes(FILE_BYTES))
+    """One file, with its blocks; one that is there already stays as it is. It appears whole, since an empty one ends
+    the scrape of all others. Raises OSError.
+    """
+    if path.exists() and path.stat().st_size:
+        return
+    draft = path.with_suffix(".new")
+    try:
+        draft.write_bytes(bytes(FILE_BYTES))
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)

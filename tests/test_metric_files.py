@@ -4,6 +4,7 @@ import os
 import resource
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from prometheus_client import CollectorRegistry, Gauge
 from prometheus_client.mmap_dict import MmapedDict
 
 from memory.metric_files import _KINDS, FILE_BYTES, fill, take_room
-from memory.telemetry import Metrics
+from memory.telemetry import Metrics, merged_exposition
 
 # Every metric of a process, each label written: what a worker that has shown everything has on disk.
 WRITTEN = """
@@ -91,3 +92,17 @@ def test_no_room_leaves_no_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 def test_a_registry_without_a_directory_takes_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PROMETHEUS_MULTIPROC_DIR", raising=False)
     assert Metrics(CollectorRegistry()).exposition()
+
+
+def test_a_scrape_beside_processes_that_begin_is_answered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
+    begins = (
+        "import sys; from pathlib import Path; from memory.metric_files import fill\n"
+        "for pid in range(1_000):\n"
+        "    fill(file := Path(sys.argv[1]) / f'counter_{pid}.db'); file.unlink()"
+    )
+    with subprocess.Popen([sys.executable, "-c", begins, str(tmp_path)]) as beginning:
+        while beginning.poll() is None:
+            with suppress(FileNotFoundError):  # it is gone again, which no file of a living process is
+                merged_exposition()
+    assert beginning.returncode == 0
