@@ -34,7 +34,7 @@ class Facts(TypedDict, total=False):
     http: int
     outcome: str
     code: str
-    exchange: str
+    exchange: str | None
     retrieval: str | None
     memory: str
     reason: str | None

@@ -150,7 +150,6 @@ class Answering:
                 return await self._short(request, answer, head, text)
             if answer.status >= 300:
                 _say_nothing_is_kept(head)
-                note(capture="off")
                 return await self._carry(request, answer, head, None, None)
             return await self._carry(request, answer, head, keep, left)
         finally:
@@ -161,7 +160,6 @@ class Answering:
     ) -> Outcome:
         """An error answer whose beginning was read already."""
         _say_nothing_is_kept(head)
-        note(capture="off")
         response = begin(answer, head)
         note(http=answer.status)
         await response.prepare(request)
@@ -302,6 +300,7 @@ def _say_nothing_is_kept(head: CIMultiDict[str]) -> None:
     """Of an error answer and a redirect there will be no exchange and no record to ask for."""
     head["X-Memory-Capture"] = "off"
     head.popall("X-Memory-Retrieval", None)
+    note(capture="off", exchange=None, retrieval=None)
 
 
 async def _beginning(answer: UpstreamAnswer, bytes_max: int) -> bytes:

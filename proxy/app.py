@@ -178,7 +178,7 @@ def model_in(body: bytes) -> object:
 
 def note_refusal(journal: Audit, request: web.Request, refused: Refused) -> None:
     """Say a refusal in the request's line; leave an audit row of a 403, where it is known whose it is."""
-    note(outcome="refused", code=refused.code)
+    note(outcome="refused", code=refused.code, exchange=None, retrieval=None)  # neither is kept
     caller = request.get(CREDENTIAL)
     if refused.status == 403 and caller is not None and caller.tenant.int:
         resource = request.match_info.route.resource

@@ -215,9 +215,8 @@ class ChatCompletions:
             ask = replace(ask, mode="write" if ask.captures else "off", outside=False)
         require(self._parts.outside, ask, credential)
         salt = tenant_salt(salt_key, chat.cache_salt) if self._parts.salted else None
-        exchange_id = new_id()
-        note(exchange=str(exchange_id), model=chat.model[:MODEL_CHARS_MAX] if chat.model else None)
-        return Asked(exchange_id, now, started, body, chat, ask, salt, credential)
+        note(model=chat.model[:MODEL_CHARS_MAX] if chat.model else None)
+        return Asked(new_id(), now, started, body, chat, ask, salt, credential)
 
     async def _salt_key(self, tenant: UUID) -> bytes:
         """What the tenant's cache_salt is made of. Raises AuthUnavailable: without it the tenant would read what others
@@ -338,6 +337,7 @@ class ChatCompletions:
         exact, tokens = self._parts.memory.rules.counter.exact, prompt.tokens
         status = _status_header(prompt) if asked.ask.inserts else "off"
         note(
+            exchange=str(asked.exchange_id) if asked.ask.captures else None,
             retrieval=str(asked.retrieval_id) if asked.ask.inserts and conversation.tip is not None else None,
             memory=prompt.status if asked.ask.inserts else "off",
             reason=prompt.reason,

@@ -150,6 +150,14 @@ def test_an_error_of_the_upstream_is_its_own_and_leaves_one_line(logged: Service
     expected = {"http": 500, "capture": "off", "outcome": "failed"}
     assert chosen(line, expected) == expected
     assert "code" not in line
+    assert not {"exchange", "retrieval"} & line.keys(), "nothing is kept under them"
+
+
+@pytest.mark.parametrize(("mode", "kept"), [("on", True), ("write", True), ("read", False), ("off", False)])
+def test_a_line_names_an_exchange_where_one_is_kept(logged: Service, user: str, mode: str, kept: bool) -> None:
+    before = len(lines(logged))
+    assert send(logged, CHAT, chat(), X_Memory_User=user, X_Memory_Mode=mode)[0] == 200
+    assert ("exchange" in line_after(logged, before)) is kept
 
 
 @pytest.mark.parametrize("late", [True, False], ids=["after the first token", "before it"])
