@@ -46,6 +46,7 @@ GENERATION_ROUTES: Final = frozenset(
         "/inference/v1/generate",
     }
 )
+_ANY_PATH: Final = "/{tail}"  # as aiohttp calls the resource of everything that is vLLM's
 _LATER: Final = "/v1/responses/"  # an answer made in the background is fetched by its id
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 ANYBODY: Final = Credential(UNKNOWN_TENANT)
@@ -186,6 +187,14 @@ def note_refusal(journal: Audit, request: web.Request, refused: Refused) -> None
         journal.note(caller.tenant, caller.actor, "refused", decision="refused", why=refused.code + place)
 
 
+def route_of(request: web.Request) -> str:
+    """Where a request went, for the log: of a path of ours without the names in it, which somebody chose."""
+    resource = request.match_info.route.resource
+    if resource is None or resource.canonical == _ANY_PATH:
+        return request.path[:64]
+    return resource.canonical
+
+
 def has_begun(request: web.BaseRequest) -> bool:
     """Whether some of an answer has gone out: another would be read as part of it."""
     return request.writer.output_size > 0
@@ -228,7 +237,7 @@ def guarded(handler: Handler) -> Handler:
             begun = has_begun(request)
             if isinstance(fault, Refused) and not begun:
                 return refusal(fault)
-            event(log, "unforeseen", logging.ERROR, route=request.path[:64], fault=type(fault).__name__)
+            event(log, "unforeseen", logging.ERROR, route=route_of(request), fault=type(fault).__name__)
             log.exception("unforeseen fault")
             if begun:
                 cut(request)

@@ -17,7 +17,7 @@ from aiohttp.test_utils import TestClient, TestServer, make_mocked_request
 
 from memory.audit import Journal, Note
 from memory.canary import Canaries
-from memory.errors import InvalidApiKey, QueueUnavailable
+from memory.errors import InvalidApiKey, QueueUnavailable, StoreRefused
 from memory.key_table import OpenedKey
 from memory.ports import QueueDepth
 from memory.telemetry import Metrics
@@ -239,6 +239,32 @@ async def test_a_fault_of_ours_is_answered_in_our_form_and_its_place_is_in_the_l
     said = [record for record in caplog.records if record.name == "memory_proxy.http"]
     assert said and all(record.levelname == "ERROR" for record in said)
     assert any(record.exc_info for record in said)
+
+
+class Faulty:
+    """Records that none can be asked for."""
+
+    def __init__(self, fault: Exception) -> None:
+        self._fault = fault
+
+    def __getattr__(self, name: str) -> Any:
+        async def asked(*_: object, **__: object) -> None:
+            raise self._fault
+
+        return asked
+
+
+@pytest.mark.parametrize("fault", [KeyError("unforeseen"), StoreRefused("forgotten meanwhile")])
+@pytest.mark.parametrize("path", ["/memory/v1/sessions/ada-s-divorce", "/memory/v1/sessions/ada-s-divorce/end"])
+async def test_the_log_says_where_a_fault_was_met_and_no_name_that_a_person_chose(
+    caplog: pytest.LogCaptureFixture, fault: Exception, path: str
+) -> None:
+    door, records = OpenDoor(), Faulty(fault)
+    door.opens_to(UUID(int=1))
+    async with serving(parts(door=door, records=records)) as call:
+        assert (await call("POST" if path.endswith("/end") else "GET", path))[0] in (409, 500)
+    (said,) = [one.__dict__["fields"] for one in caplog.records if one.getMessage() in ("unforeseen", "store_refused")]
+    assert said["route"] == path.replace("ada-s-divorce", "{id}")
 
 
 async def test_a_key_that_was_revoked_does_not_come_back_with_a_reading_that_was_begun_before() -> None:

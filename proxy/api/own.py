@@ -45,7 +45,7 @@ from proxy.api.tasks import TaskCalls
 from proxy.api.tokens import Tokens
 from proxy.api.tool_table import TOOLS, TOOLS_PATH
 from proxy.api.tools import Tools
-from proxy.app import expected, guarded, has_begun, note_refusal, refusal
+from proxy.app import expected, guarded, has_begun, note_refusal, refusal, route_of
 from proxy.chat import CREDENTIAL
 from proxy.passages import answered
 
@@ -240,7 +240,7 @@ class OwnApi:
         except StoreRefused as fault:  # its user or project was forgotten while this was on its way
             if has_begun(request):
                 raise
-            event(log, "store_refused", logging.WARNING, route=request.path[:64], fault=str(fault)[:200])
+            event(log, "store_refused", logging.WARNING, route=route_of(request), fault=str(fault)[:200])
             return refusal(Conflict("what this belongs to was changed or forgotten meanwhile: send it again"))
 
 
