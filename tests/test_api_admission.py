@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import fields, replace
 from datetime import datetime
+from types import SimpleNamespace
 from typing import Any, cast
 from uuid import UUID
 
 import pytest
-from aiohttp import web
+from aiohttp import ClientError, web
 from aiohttp.test_utils import TestClient, TestServer, make_mocked_request
 
 from memory.audit import Journal, Note
 from memory.canary import Canaries
-from memory.errors import InvalidApiKey, QueueUnavailable, StoreRefused
+from memory.errors import InvalidApiKey, QueueUnavailable, StoreRefused, StoreUnavailable
 from memory.key_table import OpenedKey
+from memory.model import Scope
 from memory.ports import QueueDepth
 from memory.telemetry import Metrics
 from policies.capability_token import Authority
@@ -265,6 +268,28 @@ async def test_the_log_says_where_a_fault_was_met_and_no_name_that_a_person_chos
         assert (await call("POST" if path.endswith("/end") else "GET", path))[0] in (409, 500)
     (said,) = [one.__dict__["fields"] for one in caplog.records if one.getMessage() in ("unforeseen", "store_refused")]
     assert said["route"] == path.replace("ada-s-divorce", "{id}")
+
+
+class Half:
+    """Records whose store goes away behind the first page."""
+
+    async def export_turns(self, scope: Scope, *, limit: int, cursor: str | None) -> Any:
+        if cursor is not None:
+            raise StoreUnavailable("the store went away")
+        return SimpleNamespace(rows=[], next_cursor="behind it")
+
+
+async def test_an_export_that_breaks_off_is_said_to_have_failed_and_why(caplog: pytest.LogCaptureFixture) -> None:
+    door, written = OpenDoor(), Written()
+    door.opens_to(UUID(int=1))
+    caplog.set_level(logging.INFO, "memory_proxy.request")
+    async with serving(parts(door=door, records=Half(), audit=written)) as call:
+        with pytest.raises(ClientError):
+            await call("GET", "/memory/v1/export")
+    (line,) = [one.__dict__["fields"] for one in caplog.records if one.getMessage() == "request"]
+    assert (line["http"], line["outcome"]) == (200, "failed")
+    (why,) = [one.__dict__["fields"] for one in caplog.records if one.getMessage() == "answer_broken_off"]
+    assert why == {"route": "/memory/v1/export", "fault": "the store went away"}
 
 
 async def test_a_key_that_was_revoked_does_not_come_back_with_a_reading_that_was_begun_before() -> None:

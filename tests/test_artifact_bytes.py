@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
-from aiohttp.test_utils import make_mocked_request
+from aiohttp import ClientError, web
+from aiohttp.test_utils import TestClient, TestServer, make_mocked_request
 
 from memory.artifacts import Blob
-from memory.errors import Conflict, RangeUnmet
-from proxy.api.artifact_bytes import Passing, asked_range, is_at_hand
+from memory.errors import Conflict, EnvelopeUnreadable, RangeUnmet
+from memory.telemetry import Metrics
+from proxy.api.artifact_bytes import Passing, asked_range, is_at_hand, sent
+from proxy.app import guarded
+from proxy.passages import Passages, answered
 
 TAG = '"aa"'
 
@@ -103,3 +112,44 @@ def test_bytes_that_the_client_has_are_not_sent_again(asked: dict[str, str], fou
 def test_bytes_that_are_not_those_that_were_asked_for_are_not_sent(asked: str) -> None:
     with pytest.raises(Conflict, match="not those of If-Match"):
         is_at_hand(make_mocked_request("GET", "/", {"If-Match": asked}), TAG.strip('"'))
+
+
+class Spoilt:
+    """A store of files of which the second piece cannot be read."""
+
+    async def key_of(self, owner: object, blob: object) -> object:
+        return None
+
+    by_id = key_of
+
+    async def read(self, *asked: object) -> AsyncIterator[bytes]:
+        yield b"begun"
+        raise EnvelopeUnreadable("the rest is spoilt")
+
+
+async def test_a_file_that_cannot_be_read_to_its_end_cuts_its_client_off_and_the_line_says_so(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    content = SimpleNamespace(sha256="ab" * 32, bytes=100, media_type="text/plain")
+    one: Any = SimpleNamespace(
+        content=content, owner=SimpleNamespace(tenant_id=None), blob=None, about=SimpleNamespace(name="notes")
+    )
+    store: Any = Spoilt()
+
+    async def give(request: web.Request) -> web.StreamResponse:
+        with Passages(Metrics(), None).of(request, "own") as passage:
+            answered(passage, response := await sent(request, one, store, store))
+        return response
+
+    app = web.Application()
+    app.router.add_get("/memory/v1/artifacts/{id}/content", guarded(give))
+    caplog.set_level(logging.INFO, "memory_proxy.request")
+    async with TestClient(TestServer(app)) as client:
+        with pytest.raises(ClientError):
+            async with client.get("/memory/v1/artifacts/7/content") as answer:
+                await answer.read()
+    (line,) = [one.__dict__["fields"] for one in caplog.records if one.getMessage() == "request"]
+    assert (line["http"], line["outcome"]) == (200, "failed")
+    assert not [one for one in caplog.records if one.exc_info]
+    (why,) = [one.__dict__["fields"] for one in caplog.records if one.getMessage() == "answer_broken_off"]
+    assert why["fault"] == "the rest is spoilt"

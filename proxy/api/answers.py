@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+import logging
+from typing import Any, Final
 
 from aiohttp import web
 from pydantic import BaseModel
 
+from memory.errors import MemoryProxyFault
+from memory.passage import note
+from memory.telemetry import event
 from policies.text import storable_json
+from proxy.app import route_of
+from proxy.relay import cut
+
+log: Final = logging.getLogger("memory_proxy.api")
 
 
 def said(body: BaseModel, status: int = 200, *, without: set[str] | None = None) -> web.Response:
@@ -28,3 +36,12 @@ def dumped(body: Any) -> bytes:
         return text.encode()
     except UnicodeEncodeError:
         return json.dumps(storable_json(body), ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def broken_off(request: web.Request, fault: MemoryProxyFault) -> None:
+    """What is to be done where an answer that has begun cannot go on: its client is cut off, so that it cannot take the
+    part for the whole, and the log says why.
+    """
+    note(outcome="failed")
+    event(log, "answer_broken_off", logging.WARNING, route=route_of(request), fault=str(fault) or type(fault).__name__)
+    cut(request)

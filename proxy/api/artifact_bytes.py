@@ -17,9 +17,10 @@ from aiohttp.helpers import ETAG_ANY, parse_mimetype
 
 from memory.artifact_types import HEAD_BYTES
 from memory.artifacts import Artifact, Blobs, Writing
-from memory.errors import Conflict, EnvelopeUnreadable, Gone, NotFound, RangeUnmet
+from memory.errors import Conflict, EnvelopeUnreadable, Gone, MemoryProxyFault, NotFound, RangeUnmet
 from memory.keys import KeyRing
 from policies.artifact import EXCERPT_HEAD_CHARS, EXCERPT_TAIL_CHARS, excerpt
+from proxy.api.answers import broken_off
 from proxy.app import refusal
 
 _MARGIN: Final = 40  # the line between both ends must not make the two longer than an excerpt may be
@@ -125,8 +126,12 @@ async def sent(request: web.Request, one: Artifact, blobs: Blobs, keys: KeyRing)
     first = await _first(pieces)  # what cannot be read is said before a status is
     await answer.prepare(request)
     await answer.write(first)
-    async for piece in pieces:
-        await answer.write(piece)
+    try:
+        async for piece in pieces:
+            await answer.write(piece)
+    except MemoryProxyFault as fault:
+        broken_off(request, fault)
+        return answer
     await answer.write_eof()
     return answer
 

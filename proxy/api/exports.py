@@ -26,13 +26,12 @@ from memory.model import Scope
 from memory.stored import ExportedTurn, MemoryRecord, SessionRecord
 from policies.gate import Holder, Item
 from policies.labels import Sensitivity
-from proxy.api.answers import dumped
+from proxy.api.answers import broken_off, dumped
 from proxy.api.asking import Caller, caller_of, holder_for, parameters, to_rfc3339
 from proxy.api.export_records import record_lines
 from proxy.api.memories import item_of
 from proxy.api.parts import OwnParts
 from proxy.gated import readable
-from proxy.relay import cut
 
 NDJSON: Final = "application/x-ndjson"
 _PAGE_ROWS: Final = 500
@@ -63,8 +62,8 @@ class Export:
             async for page in pages:
                 self._parts.canaries.look(caller.scope.tenant, "api", page)
                 await response.write(page)
-        except MemoryProxyFault:
-            cut(request)
+        except MemoryProxyFault as fault:
+            broken_off(request, fault)
             return response
         await response.write_eof()
         return response
