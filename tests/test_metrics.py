@@ -3,9 +3,11 @@
 import re
 from pathlib import Path
 
+import pytest
 from prometheus_client import Gauge
 
 from memory.telemetry import Metrics
+from memory.write import meter
 
 PAGE = (Path(__file__).parent.parent / "docs" / "metrics.md").read_text()
 FORBIDDEN = {"tenant", "user", "model", "project", "agent", "session"}
@@ -30,3 +32,12 @@ def test_names_follow_the_rules_and_no_label_is_chosen_by_a_client() -> None:
         assert not labels & FORBIDDEN
         assert isinstance(collector, Gauge) or labels is not None
     assert all(name.startswith("memory_proxy_") for name in names())
+
+
+@pytest.mark.parametrize(("metric", "of"), [("hand_off", "Hand-off"), ("work", "Worker")])
+def test_the_page_says_what_each_count_of_the_write_path_is(metric: str, of: str) -> None:
+    (row,) = (line for line in PAGE.splitlines() if line.startswith(f"| `memory_proxy_{metric}_total`"))
+    listed = re.search(rf"{of}:(.*?)\.", meter.Meter.__doc__ or "", re.DOTALL)
+    assert listed is not None
+    named = set(re.findall(r"`([a-z_]+)`", listed[1]))
+    assert len(named) >= 6 and named <= set(re.findall(r"`([a-z_]+)`", row))
