@@ -18,14 +18,18 @@ from policies.ranking import (
     OTHER_CONTEXT,
     REINFORCEMENT_HALF_LIFE_S,
     SHORT_TURN_TERMS,
+    UNSPACED,
     context_weight,
     demotion,
     faded,
     fuse,
+    is_unspaced,
+    prior,
     reinforcement,
     rescale,
     strength,
     unaided,
+    weights_for,
 )
 
 UNIT = st.floats(0, 1)
@@ -77,6 +81,41 @@ def test_a_question_belongs_to_its_answer() -> None:
     assert context_weight(SHORT_TURN_TERMS, "Որտե՞ղ ես ապրում", CONTEXT_TERMS) == 1.0
     assert context_weight(SHORT_TURN_TERMS, "I live here.", CONTEXT_TERMS) == OTHER_CONTEXT
     assert context_weight(SHORT_TURN_TERMS, "let x = 1;", CONTEXT_TERMS) == OTHER_CONTEXT
+
+
+def test_in_a_script_without_spaces_context_counts_only_where_it_asks() -> None:
+    assert context_weight(SHORT_TURN_TERMS, "我住在这里。", CONTEXT_TERMS) == 0.0
+    assert context_weight(SHORT_TURN_TERMS, "Where do you live?", 0) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("text", "unspaced"),
+    [("我的船叫什么", True), ("船の名前は何ですか", True), ("What is my boat called 船", False), ("내 배 이름", False)],
+)
+def test_a_query_in_a_script_without_spaces_is_found_by_its_letters(text: str, unspaced: bool) -> None:
+    assert is_unspaced(text) is unspaced
+    assert weights_for(text) == (UNSPACED if unspaced else FULL)
+
+
+def test_a_script_is_told_by_most_of_the_letters_of_the_head() -> None:
+    assert not is_unspaced("") and not is_unspaced("12 + 30 = ?")
+    assert is_unspaced("船船, a") and is_unspaced("船船船ab 1234 !!!!") and not is_unspaced("船船ab")
+    assert is_unspaced("船" * 2_000 + "a" * 9_000)
+
+
+def test_a_models_words_are_not_held_back_where_they_are_asked_for() -> None:
+    for query in ("How did you recommend to start?", "WHAT WERE YOUR SUGGESTIONS", "x" * 9_000 + " you told me, what?"):
+        weights = weights_for(query)
+        assert (weights.demotion, weights.lexical) == (0.0, FULL.lexical), query
+    for query in ("How did I start?", "What did Ann recommend?", "your boat", "you told me. " + "x" * 9_000):
+        assert weights_for(query) == FULL, query
+
+
+def test_what_people_said_of_a_memory_moves_it_up_and_down_within_bounds() -> None:
+    assert prior(0.5, "unreviewed") == prior(0.5, "rejected") == 0.0
+    assert (prior(0.5, "confirmed"), prior(0.5, "disputed")) == (0.5, -0.5)
+    assert (prior(1.0, "unreviewed"), prior(0.0, "unreviewed")) == (1.0, -1.0)
+    assert (prior(1.0, "confirmed"), prior(0.0, "disputed")) == (1.0, -1.0)
 
 
 @given(st.integers(0, 10_000), st.integers(0, 10_000), st.booleans())
