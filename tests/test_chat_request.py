@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from memory.chain import Digest
 from memory.json_spans import JsonUnreadable
 from proxy.wire.chat_request import ChatRequest, mentions_memory
 from tests.test_json_spans import BLANKS, RawObject, pairs_of, raw_array, raw_objects, raw_strings, raw_values
@@ -215,7 +216,7 @@ def test_the_query_is_the_newest_users_text() -> None:
 def test_a_question_comes_with_the_ends_of_what_was_said_before_it() -> None:
     system = {"role": "system", "content": "s"}
     tool = {"role": "tool", "content": "42"}
-    parsed = request([system, user("x"), user("who?"), assistant("a" * 900), tool, user(" and why? ")])
+    parsed = request([system, user("x"), user("who?"), assistant("b" * 650 + "a" * 250), tool, user(" and why? ")])
     assert (parsed.query_text, parsed.earlier_texts) == ("and why?", ("who?", "a" * 250))
     assert request([system, user("and why?")]).earlier_texts == ()
     assert request([user("before"), assistant(None), user("why?"), assistant("begun")]).earlier_texts == ("before",)
@@ -246,6 +247,70 @@ def test_options_are_read() -> None:
     member = parsed.member("n")
     assert member is not None
     assert member.value == 2
+
+
+def test_of_a_key_that_is_there_twice_the_last_one_counts() -> None:
+    """As for vLLM: what is recalled for, told apart and edited must be what it reads."""
+    first = b'"messages":[{"role":"user","content":"a"}],"tools":[{"x":1}],"model":"m","user":"u","stream":true,"n":2'
+    last = b'"messages":[{"role":"user","content":"b"}],"tools":[{"x":2}],"model":"n","user":"v","stream":false,"n":3'
+    parsed = ChatRequest.parse(b"{" + first + b"," + last + b"}")
+    assert (parsed.query_text, parsed.model, parsed.user, parsed.stream, parsed.n) == ("b", "n", "v", False, 3)
+    assert parsed.tools is not None and parsed.tools.value == [{"x": 2}]
+    edited = parsed.edited({0: "B "}, drop_memory=True, cache_salt=None)
+    assert edited == b"{" + first + b"," + last.replace(b'"b"', b'"B b"') + b"}"
+
+
+def test_options_are_read_as_vllm_reads_them() -> None:
+    for word in (True, 1, "1", "on", "T", "true", "y", "YES"):
+        flags = request([], stream=word, continue_final_message=word, echo=word)
+        assert (flags.stream, flags.continue_final_message, flags.echo) == (True, True, True), word
+    for odd in (False, 0, "off", "", None, [True]):
+        flags = request([], stream=odd, continue_final_message=odd, echo=odd)
+        assert (flags.stream, flags.continue_final_message, flags.echo) == (False, False, False), odd
+    assert request([], max_tokens=5).max_tokens == 5
+    assert request([], max_completion_tokens=7).max_tokens == 7
+    assert [request([], truncate_prompt_tokens=said).truncated_to for said in (-1, 9, "9", True)] == [-1, 9, None, None]
+
+
+@pytest.mark.parametrize(
+    ("given", "brings"),
+    [({"prompt_token_ids": [1, 2]}, True), ({"prompt_token_ids": []}, False), ({"do_remote_decode": True}, False)],
+)
+def test_a_prompt_of_token_ids_is_known_as_one(given: dict[str, object], brings: bool) -> None:
+    assert request([user("q")], kv_transfer_params=given).brings_tokens is brings
+    assert not request([user("q")], kv_transfer_params=[given]).brings_tokens
+    assert not request([user("q")]).brings_tokens
+
+
+@pytest.mark.parametrize(
+    ("messages", "gone_on"),
+    [
+        ([], False),
+        ([assistant("hello")], False),
+        ([assistant("hello"), user("q")], False),
+        ([user("q"), {"role": "system", "content": "s"}, {"role": "developer", "content": "d"}], False),
+        ([user("q"), assistant("a")], True),
+        ([user("q"), {"role": "developer", "content": "d"}, {"role": "tool", "content": "4"}], True),
+    ],
+)
+def test_only_what_was_said_behind_the_question_has_gone_on(messages: list[object], gone_on: bool) -> None:
+    assert request(messages).has_gone_on is gone_on
+
+
+def test_messages_that_are_left_out_are_gone_but_for_what_instructs() -> None:
+    body = b'{"messages":[{"role":"user","content":"a"}, {"role":"system","content":"s"} ,\n{"role":"tool"},'
+    body += b'{"role":"developer","content":"d"},{"role":"user","content":"b"}],"memory":{}}'
+    edited = ChatRequest.parse(body).edited({4: "B "}, drop_memory=True, cache_salt=None, left_out=(0, 4))
+    assert edited == (
+        b'{"messages":[{"role":"system","content":"s"} ,\n{"role":"developer","content":"d"},'
+        b'{"role":"user","content":"B b"}]}'
+    )
+
+
+def test_a_block_may_stand_in_user_messages_that_take_one_and_have_a_place_in_the_chain() -> None:
+    parsed = request([{"role": "system", "content": "s"}, user("a"), assistant("b"), user(None), user("c"), user("d")])
+    digests = [Digest(bytes([at] * 32)) for at in range(5)]
+    assert parsed.places([*digests, None]) == {1: digests[1], 4: digests[4]}
 
 
 def test_values_do_not_show_message_text_when_printed() -> None:
