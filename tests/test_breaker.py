@@ -11,8 +11,16 @@ import pytest
 
 from memory.breaker import Breaker, Patience
 from memory.checkpoints import Said, ToLoad
+from memory.config import Settings, load_settings
 from memory.documents import GivenChunk
-from memory.errors import EmbedderBusy, EmbedderUnavailable, QueueUnavailable, StoreUnavailable
+from memory.errors import (
+    EmbedderBusy,
+    EmbedderUnavailable,
+    QueueUnavailable,
+    StoreUnavailable,
+    TokenizerRefused,
+    TokenizerUnavailable,
+)
 from memory.model import IndexRow, Quoted, Scope, SessionRef
 from memory.read.conversation import Asked, Hot
 from memory.read.guarded import GuardedHints, GuardedHot, GuardedReads
@@ -21,7 +29,7 @@ from memory.read.recall import Recaller
 from memory.read.working import Known
 from memory.telemetry import Metrics
 from policies.breaker import Circuit, Rule, asked, failed, succeeded
-from proxy.breakers import both
+from proxy.breakers import both, breakers_of
 from proxy.readiness import Readiness
 from tests.product_ledger import LedgerHot
 from tests.test_recall import DIM, Embedder, question, row, unit
@@ -256,6 +264,47 @@ class Whole(FakeStore):
         return {}
 
 
+@pytest.mark.parametrize(
+    ("part", "away", "busy"),
+    [
+        ("store", StoreUnavailable("x"), None),
+        ("hot_state", QueueUnavailable("x"), None),
+        ("embedder", EmbedderUnavailable("x"), EmbedderBusy("x")),
+        ("tokenizer", TokenizerUnavailable("x"), TokenizerRefused("x")),
+    ],
+)
+async def test_each_dependency_is_left_alone_for_faults_of_its_own(
+    part: str, away: Exception, busy: Exception | None
+) -> None:
+    metrics, store = Metrics(), Store()
+    breakers = breakers_of(Settings(), metrics)
+    one: Breaker = getattr(breakers, part)
+    store.away = True
+    for fault, state in ((busy, "closed"), (away, "open")):
+        for _ in range(8 if fault else 0):
+            store.fault = fault or away
+            with pytest.raises(type(away)):
+                await one.call(store.ask)
+        assert one.state == state
+    assert store.asked == (13 if busy else 5)
+    for other in ("store", "hot_state", "embedder", "tokenizer"):
+        is_open = metrics.registry.get_sample_value("memory_proxy_breaker_open", {"part": other})
+        assert is_open == (other == part)
+
+
+@pytest.mark.parametrize(("deadline_ms", "state"), [(50, "open"), (60_000, "closed")])
+async def test_what_is_slow_is_a_part_of_recalls_deadline(deadline_ms: int, state: str) -> None:
+    store = Store()
+    store.hangs = True
+    one = breakers_of(load_settings(None, {"recall.deadline_ms": deadline_ms}, {}), Metrics()).store
+    for _ in range(5):
+        call = asyncio.create_task(one.call(store.ask))
+        await asyncio.sleep(0.03)
+        call.cancel()
+        await asyncio.wait([call])
+    assert one.state == state
+
+
 async def test_recall_does_not_ask_a_dead_store_for_every_question_and_finds_it_when_it_is_back() -> None:
     rows = Whole(rows=[row("my boat is called Tern", unit(1, 0, 0, 0))])
     clock = Clock()
@@ -325,6 +374,17 @@ async def test_readiness_tells_that_a_dependency_is_left_alone_though_it_answers
     status, body = readiness.answer()
     assert (status, body["status"]) == (200, "degraded")
     assert "left alone" in body["dependencies"]["postgres"]["error"]
+
+
+async def test_readiness_tells_of_a_dependency_that_answers_no_ping_though_nobody_has_asked_it_yet() -> None:
+    store = Store()
+    store.away = True
+
+    async def ping() -> None:
+        await store.ask()
+
+    with pytest.raises(StoreUnavailable, match="away"):
+        await both(ping, breaker(Clock()))()
 
 
 async def test_readiness_goes_on_where_one_probe_fails_in_a_way_nobody_foresaw(
