@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from memory import reembed_command
 from memory.adapters.postgres import sealing
+from memory.adapters.postgres.consolidate_store import ConsolidateStore
 from memory.adapters.postgres.database import Bounds, Database
 from memory.adapters.postgres.import_store import ImportStore
 from memory.adapters.postgres.migrate import ensure_embedding_table, serve_model
@@ -27,7 +28,8 @@ from memory.adapters.postgres.reembed_store import ReembedStore
 from memory.adapters.postgres.row_vault import RowVault, vaulted
 from memory.adapters.postgres.serving_store import ServingStore
 from memory.adapters.postgres.write_store import WriteStore
-from memory.config import load_settings
+from memory.config import Settings, load_settings
+from memory.consolidation import terms_of
 from memory.envelope import DataKey
 from memory.errors import EnvelopeUnreadable, StoreUnavailable
 from memory.ids import new_id
@@ -322,6 +324,25 @@ async def test_a_sealed_episode_that_is_embedded_is_not_gone_through_again(vault
     assert await store.passed_over(model, 86_400.0, fence) == 0
     vault.postgres.psql("DELETE FROM sealed_windows")
     assert await store.passed_over(model, 86_400.0, fence) == 1
+
+
+async def test_what_is_sealed_is_no_smaller_for_a_bound_in_bytes(vault: Vaulted) -> None:
+    """Its vectors are in no table of a model: a store of confidential memories would outgrow its bound by those."""
+    made = exchange(vault.stores.scope(), "s", 0, ("x" * 300,))
+    await vault.stores.write.commit(made, now=T0)
+    scope_id = await vault.stores.scopes.find(vault.stores.scope())
+    assert scope_id is not None
+    store, terms = ConsolidateStore(vault.stores.database, vault.postgres.embeddings), terms_of(Settings(), LATER)
+
+    async def size() -> int:
+        _, uses = await store.uses(vault.stores.tenant, scope_id, None, 9, terms)
+        return sum(use.bytes for use, _ in uses)
+
+    lies_open = await size()
+    assert lies_open > 300 + 2 * DIM
+    change = MemoryChange(sensitivity="confidential")
+    await vault.stores.records.patch_memory(vault.stores.scope(), made.memories[0].memory_id, 1, change, LATER)
+    assert await size() > lies_open
 
 
 async def test_what_becomes_confidential_leaves_no_vector_of_any_model_open(vault: Vaulted) -> None:

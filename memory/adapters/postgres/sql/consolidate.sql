@@ -522,10 +522,10 @@ CROSS JOIN LATERAL (
 
 -- name: uses_of_memories
 -- What the worth of these follows from, those that are not hidden; bytes are those of the current version's text and
--- vectors. may_go: a bound may hide it, as due_over_bound asks under the lock.
+-- vectors, sealed ones too. may_go: a bound may hide it, as due_over_bound asks under the lock.
 -- $1 tenant uuid, $2 memory_ids uuid[]
 -- Uses: memories_pkey, memory_versions_pkey, memory_access_pkey, memories_superseded_by, outdated_turns_pkey,
--- checkpoint_parts_of_memory, {embeddings}_pkey.
+-- checkpoint_parts_of_memory, {embeddings}_pkey, sealed_windows_pkey.
 -- Rows: memory_id, scope_id, bytes, importance, injected, born_at, used_at, may_go.
 SELECT m.memory_id, m.scope_id, (octet_length(v.content) + e.bytes)::int8 AS bytes, v.importance,
        coalesce(a.injected, 0) AS injected, m.created_at AS born_at, a.last_injected_at AS used_at,
@@ -541,9 +541,15 @@ JOIN memories m ON m.tenant_id = $1 AND m.memory_id = w.memory_id AND m.deleted_
 JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = m.memory_id AND v.version = m.version
 LEFT JOIN memory_access a ON a.tenant_id = $1 AND a.memory_id = m.memory_id
 CROSS JOIN LATERAL (
-    SELECT coalesce(sum(pg_column_size(embedding)), 0) AS bytes
-    FROM {embeddings}
-    WHERE tenant_id = $1 AND memory_id = m.memory_id AND version = m.version) e;
+    SELECT coalesce(sum(w.bytes), 0) AS bytes
+    FROM (
+        SELECT pg_column_size(embedding) AS bytes
+        FROM {embeddings}
+        WHERE tenant_id = $1 AND memory_id = m.memory_id AND version = m.version
+        UNION ALL
+        SELECT octet_length(sealed)
+        FROM sealed_windows
+        WHERE tenant_id = $1 AND memory_id = m.memory_id AND version = m.version AND embeddings = '{embeddings}') w) e;
 
 -- ---------------------------------------------------------------- summaries made anew
 
