@@ -136,6 +136,11 @@ async def patch(night: Night, memory_id: UUID, version: int = 1, **change: Any) 
     await night.stores.records.patch_memory(night.stores.scope(), memory_id, version, MemoryChange(**change), night.now)
 
 
+def hold_back(postgres: TestDatabase, memory_id: UUID) -> None:
+    held = "quarantined_at = now(), quarantine_reason = 'injection'"
+    postgres.psql(f"UPDATE memories SET {held} WHERE memory_id = '{memory_id}'")
+
+
 def events(postgres: TestDatabase, what: str) -> int:
     return int(postgres.psql(f"SELECT count(*) FROM outbox WHERE event = '{what}'"))
 
@@ -396,6 +401,9 @@ async def test_evidence_is_bounded_and_what_holds_stays(night: Night, postgres: 
     turns = await outdated(night, "The user lives in paris.")
     assert await night.run(T0 + 50 * DAY) == {"evidence": 26, "repeated": 1}
     assert postgres.psql("SELECT count(*) FROM fact_sayings") == "65"
+    said = postgres.psql(f"SELECT extract(epoch FROM said_at - '{T0}') / 43200 FROM fact_sayings ORDER BY said_at")
+    first_and_latest = [-2, *range(8), *range(34, 90)]  # half a day apart; the first is what was said of berlin
+    assert [round(float(half_days)) for half_days in said.split()] == first_and_latest
     assert await night.run(T0 + 50 * DAY) == {}
     assert await texts(night.stores) == {"The user lives in paris."}
     await say(night.stores, fact("rome"), day=51)
@@ -427,8 +435,46 @@ async def test_what_was_never_used_is_hidden_can_come_back_and_goes_later(night:
     assert events(postgres, "deleted") == 2
 
 
-async def test_what_a_checkpoint_names_is_not_hidden_while_that_is_there(night: Night, postgres: TestDatabase) -> None:
-    named, _ = await tell(night, "named", "not named")
+async def test_what_a_person_hides_after_it_came_back_is_not_erased(night: Night, postgres: TestDatabase) -> None:
+    (hidden,) = await tell(night, "unused")
+    records, scope = night.stores.records, night.stores.scope()
+    assert await night.run(T0 + 101 * DAY) == {"unused": 1}
+    await records.undelete_memory(scope, hidden, night.now)
+    await records.delete_memory(scope, hidden, night.now + DAY)
+    assert await night.run(T0 + 500 * DAY) == {}
+    assert postgres.psql("SELECT count(*) FROM memories") == "1"
+
+
+async def test_what_a_run_hid_and_erased_may_still_be_told(night: Night, postgres: TestDatabase) -> None:
+    await tell(night, "unused")
+    assert await night.run(T0 + 101 * DAY) == {"unused": 1}
+    assert await night.run(T0 + 140 * DAY) == {"pruned": 1}
+    said = UUID(postgres.psql("SELECT event_id FROM turns"))
+    assert await night.stores.write.untold(night.stores.scope(), [said]) == frozenset()
+
+
+async def test_what_waits_for_a_person_does_not_end_as_never_used(night: Night, postgres: TestDatabase) -> None:
+    held, _ = await tell(night, "held back", "unused")
+    hold_back(postgres, held)
+    assert await night.run(T0 + 101 * DAY) == {"unused": 1}
+    assert postgres.psql("SELECT memory_id FROM memories WHERE deleted_at IS NULL") == str(held)
+
+
+async def test_an_edit_is_not_hidden_since_what_it_put_right_would_be_told_again(
+    night: Night, postgres: TestDatabase
+) -> None:
+    edited, _ = await tell(night, "edited", "unused")
+    await patch(night, edited, content="put right", importance=0.1)
+    assert await night.run(T0 + 101 * DAY) == {"unused": 1}
+    assert await contents(night) == {"put right"}
+    await tell(night, "a", "b", at=night.now)
+    night.settings = load_settings(None, {"consolidate.rows_max": 2, "consolidate.pause_ms": 0}, {})
+    assert (await night.run(night.now + DAY))["bound"] == 1
+    assert "put right" in await contents(night)
+
+
+async def name_in_a_checkpoint(postgres: TestDatabase, named: UUID) -> None:
+    """A checkpoint of one part, this memory."""
     row = "SELECT tenant_id, gen_random_uuid(), scope_id, 'c', 1, NULL, NULL, NULL, now(), now() FROM memories"
     for statement in (
         f"INSERT INTO checkpoints {row} WHERE memory_id = '{named}'",
@@ -437,6 +483,41 @@ async def test_what_a_checkpoint_names_is_not_hidden_while_that_is_there(night: 
         f"'{named}', 1, false FROM checkpoints",
     ):
         postgres.psql(statement)
+
+
+async def test_a_bound_leaves_what_a_checkpoint_names(night: Night, postgres: TestDatabase) -> None:
+    night.settings = load_settings(None, {"consolidate.rows_max": 2, "consolidate.pause_ms": 0}, {})
+    named, _, _ = await tell(night, "named", "a", "b")
+    await patch(night, named, importance=0.1)
+    await name_in_a_checkpoint(postgres, named)
+    assert await night.run(T0 + DAY) == {"bound": 1}
+    assert "named" in await contents(night)
+
+
+async def test_what_a_bound_may_not_hide_any_more_is_left_alone(night: Night, postgres: TestDatabase) -> None:
+    """Since it was chosen it was edited, named in a checkpoint, pinned, hidden, or took the place of another."""
+    edited, named, pinned, hidden, free = await tell(night, "edited", "named", "pinned", "hidden", "free")
+    await say(night.stores, fact("berlin"))
+    await say(night.stores, fact("paris"), day=1)
+    berlin, paris = await id_of(night.stores, "berlin"), await id_of(night.stores, "paris")
+    await patch(night, edited, content="put right")
+    await name_in_a_checkpoint(postgres, named)
+    await patch(night, pinned, pinned=True)
+    await hide(night, hidden)
+    night.now = T0 + 9 * DAY
+    store, terms = night.store, terms_of(night.settings, night.now)
+    scope_id = await night.stores.scopes.ensure(night.stores.scope())
+    fence = await store.lead("night", 600)
+    assert fence is not None
+    lead = Lead("night", fence, (await store.begin(night.now)).run_id)
+    chosen = [Due(one) for one in (edited, named, pinned, hidden, berlin, paris, free)]
+    assert (await store.change(night.stores.tenant, scope_id, "bound", chosen, terms, lead)).rows == 1
+    assert postgres.psql("SELECT memory_id FROM memories WHERE pruned_at IS NOT NULL") == str(free)
+
+
+async def test_what_a_checkpoint_names_is_not_hidden_while_that_is_there(night: Night, postgres: TestDatabase) -> None:
+    named, _ = await tell(night, "named", "not named")
+    await name_in_a_checkpoint(postgres, named)
     assert await night.run(T0 + 101 * DAY) == {"unused": 1}
     assert await contents(night) == {"named"}
     postgres.psql("UPDATE checkpoints SET deleted_at = now()")
@@ -668,6 +749,41 @@ async def test_what_a_person_hid_stays_untold_when_its_memory_is_erased(night: N
     assert postgres.psql("SELECT count(*) FROM untold_turns") == "0"
 
 
+@pytest.mark.parametrize("how", ["hidden", "rejected", "held back"])
+async def test_what_is_not_to_be_told_stays_so_behind_its_erased_memory(
+    night: Night, postgres: TestDatabase, how: str
+) -> None:
+    _, untold = await tell(night, BOAT, SECRET, ends=T0 + 10 * DAY)
+    if how == "held back":
+        hold_back(postgres, untold)
+    else:
+        await (hide if how == "hidden" else reject)(night, untold)
+    assert await night.run(T0 + 200 * DAY) == {"expired": 2}
+    turns = [UUID(one) for one in postgres.psql("SELECT event_id FROM turns ORDER BY seq").split()]
+    assert await night.stores.write.untold(night.stores.scope(), turns) == {turns[1]}
+
+
+async def test_a_turn_is_withheld_by_the_memory_of_its_words_and_untold_by_any(
+    night: Night, postgres: TestDatabase
+) -> None:
+    """What a fact said may be learnt anew where only the fact was hidden."""
+    await say(night.stores, fact("berlin"))
+    by_fact = UUID(postgres.psql("SELECT event_id FROM turns"))
+    hidden, rejected, held, _ = ids = await tell(night, "hidden", "rejected", "held back", "never used")
+    await hide(night, await id_of(night.stores, "berlin"))
+    await hide(night, hidden)
+    await reject(night, rejected)
+    hold_back(postgres, held)
+    assert (await night.run(T0 + 101 * DAY))["unused"] >= 1
+    made_of = "SELECT source_id FROM derivations WHERE derived_id = '{}' AND source_kind = 'turn'"
+    turns = [by_fact, *(UUID(postgres.psql(made_of.format(one))) for one in ids)]
+    (scope_id,) = [one.scope_id for one in await night.stores.read.visible_scopes(night.stores.scope())]
+    async with night.stores.database.transaction(night.stores.tenant, [scope_id], read_only=True) as tx:
+        found = await tx.fetch("turns_withheld", night.stores.tenant, turns)
+    assert {row["event_id"] for row in found} == set(turns[1:4])
+    assert await night.stores.write.untold(night.stores.scope(), turns) == set(turns[:4])
+
+
 async def test_a_summary_is_made_anew_without_a_turn_whose_memory_a_person_edited(
     night: Night, postgres: TestDatabase
 ) -> None:
@@ -766,7 +882,39 @@ async def test_facts_that_may_be_stale_are_listed_until_somebody_looked(night: N
     assert await to_review(night) == ["proxy", "api", "cache"]
 
 
+async def test_a_fact_that_somebody_looked_at_meanwhile_is_not_marked(night: Night) -> None:
+    await say(night.stores, fact("api", predicate="runs_on", cardinality="many", category="topology"))
+    night.now = T0 + 92 * DAY
+    store, terms = night.store, terms_of(night.settings, night.now)
+    scope_id = await night.stores.scopes.ensure(night.stores.scope())
+    window = await store.window(night.stores.tenant, scope_id, "review", None, 10, terms)
+    (row,) = await shown(night)
+    assert [one.memory_id for one in window.due] == [row.memory_id]
+    await patch(night, row.memory_id, validation_status="confirmed")
+    fence = await store.lead("night", 600)
+    assert fence is not None
+    lead = Lead("night", fence, (await store.begin(night.now)).run_id)
+    assert (await store.change(night.stores.tenant, scope_id, "review", window.due, terms, lead)).rows == 0
+    assert await to_review(night) == []
+
+
 # ---------------------------------------------------------------- runs
+
+
+async def test_what_is_noted_of_a_run_adds_up_and_is_its_own(night: Night) -> None:
+    """What a run that was killed had looked at is in the report of the one that goes on."""
+    store, tenant = night.store, night.stores.tenant
+    fence = await store.lead("night", 600)
+    assert fence is not None
+    before, run = await store.begin(T0), await store.begin(T0 + DAY)
+    lead = Lead("night", fence, run.run_id)
+    for seconds in (1.0, 2.0):
+        await store.note(tenant, lead, Counted("expired", 7, 0, seconds), None, None)
+    (noted,) = (await store.progress(tenant, run.run_id)).values()
+    assert noted.counted == Counted("expired", 14, 0, 3.0)
+    assert await store.progress(tenant, before.run_id) == {}
+    await store.end(lead, T0 + 2 * DAY, [noted.counted])
+    assert [one.finished_at for one in await store.runs(9)] == [T0 + 2 * DAY, None]
 
 
 async def much(night: Night) -> None:
