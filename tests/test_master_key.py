@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from memory.adapters.postgres import sealing
-from memory.envelope import Bound
+from memory.envelope import Bound, key_id_of
 from memory.errors import EnvelopeUnreadable, StartFailed
 from memory.ids import new_id
 from memory.keys import KeyRing
@@ -19,20 +19,38 @@ from memory.master import ENVIRONMENT, LocalMaster, MasterKey, load_or_create_ma
 from tests.key_table import Table
 
 SECRET = bytes(range(32))
+GIVEN = base64.b64encode(SECRET).decode()
 BINDING = sealing.of_turn(new_id(), new_id(), "key")
 
 
-async def test_the_environment_comes_before_the_file(tmp_path: Path) -> None:
-    given = master_key(tmp_path / "master.key", None, {ENVIRONMENT: base64.b64encode(SECRET).decode()})
+@pytest.mark.parametrize("around", ["", "\n", " "])  # a file that was read into the variable ends with a line's end
+async def test_the_environment_comes_before_the_file(tmp_path: Path, around: str) -> None:
+    given = master_key(tmp_path / "master.key", None, {ENVIRONMENT: GIVEN + around})
     assert await given.unwrap(BINDING, await LocalMaster(SECRET).wrap(BINDING, bytes(32))) == bytes(32)
     assert not (tmp_path / "master.key").exists()
 
 
-@pytest.mark.parametrize("given", ["", "not base64!", base64.b64encode(bytes(31)).decode()])
+@pytest.mark.parametrize("given", ["", "not base64!", base64.b64encode(bytes(31)).decode(), f"{GIVEN[:9]}!{GIVEN[9:]}"])
 def test_a_bad_key_in_the_environment_stops_the_start_and_is_not_shown(tmp_path: Path, given: str) -> None:
     with pytest.raises(StartFailed, match="openssl rand -base64 32") as refused:
         master_key(tmp_path / "master.key", None, {ENVIRONMENT: given})
     assert not given or given not in str(refused.value)
+
+
+@pytest.mark.parametrize("size", [0, 31, 33])
+def test_a_file_of_another_length_stops_the_start_and_stays(tmp_path: Path, size: int) -> None:
+    (path := tmp_path / "master.key").write_bytes(bytes(size))
+    path.chmod(0o600)
+    with pytest.raises(StartFailed, match=f"has {size} bytes, not 32; restore it"):
+        master_key(path, None, {})
+    assert path.read_bytes() == bytes(size)
+
+
+def test_of_two_that_start_at_once_the_key_of_the_first_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = load_or_create_master_key(tmp_path / "master.key")
+    monkeypatch.setattr("memory.master.is_there", lambda path: False)  # the second looked before the first was done
+    assert load_or_create_master_key(tmp_path / "master.key") == first
+    assert list(tmp_path.iterdir()) == [tmp_path / "master.key"]
 
 
 async def test_what_the_previous_key_wrapped_opens_and_is_known_as_old(tmp_path: Path) -> None:
@@ -42,6 +60,15 @@ async def test_what_the_previous_key_wrapped_opens_and_is_known_as_old(tmp_path:
     assert both.is_current(await both.wrap(BINDING, SECRET))
     with pytest.raises(EnvelopeUnreadable):
         await master_key(tmp_path / "new", None, {}).unwrap(BINDING, old)
+
+
+async def test_what_follows_from_the_key_is_of_the_one_in_force_and_does_not_tell_it() -> None:
+    both = LocalMaster(SECRET, (bytes(32),))
+    assert await both.derived(b"receipts") == await LocalMaster(SECRET).derived(b"receipts")
+    assert await both.derived(b"receipts") != await LocalMaster(bytes(32)).derived(b"receipts")
+    assert len({SECRET, await both.derived(b"receipts"), await both.derived(b"names")}) == 3
+    named = key_id_of(await both.wrap(BINDING, bytes(32))).bytes  # in clear in every envelope
+    assert not any(named[at : at + 4] in SECRET for at in range(13))
 
 
 async def test_a_wrapped_key_opens_for_its_own_row_only() -> None:
