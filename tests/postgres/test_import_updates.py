@@ -88,6 +88,16 @@ async def test_what_a_person_made_confidential_stays_so(vault: Vaulted) -> None:
     assert [row.content for row in await loaded(vault)] == [f"The code is {CODE}."]
 
 
+async def test_what_a_confidential_line_holds_beside_its_words_lies_sealed_too(vault: Vaulted) -> None:
+    beside = {"parts": [{"name": CODE}], "tool_calls": [{"id": CODE}]}
+    await send(vault.stores, "The code")
+    await patched(vault.stores, sensitivity="confidential")
+    await send(vault.stores, "The code.", 1, turn=beside)
+    assert CODE not in vault.raw()
+    (one,) = (await vault.stores.records.export_turns(vault.stores.scope(), limit=9)).rows
+    assert (one.turn.parts, one.turn.tool_calls) == (beside["parts"], beside["tool_calls"])
+
+
 async def test_what_a_person_raised_and_nobody_seals_stays_so_too(store: Stores, postgres: TestDatabase) -> None:
     public = {"sensitivity": Sensitivity.PUBLIC}
     await send(store, "I like tea", turn=public)

@@ -132,6 +132,52 @@ async def test_a_text_that_pretends_to_be_sealed_is_given_back_as_it_was_said(va
     assert forged not in vault.raw()
 
 
+@pytest.mark.parametrize("raised", [False, True])
+async def test_what_a_turn_holds_beside_its_words_lies_sealed_too(vault: Vaulted, raised: bool) -> None:
+    scope, beside = vault.stores.scope(), {"parts": [{"name": WORD}], "tool_calls": [{"id": WORD}]}
+    made = exchange(scope, "s", 0, ("look at this",))
+    label = Sensitivity.INTERNAL if raised else Sensitivity.CONFIDENTIAL
+    turns = tuple(replace(one, sensitivity=label, **beside) for one in made.turns)
+    memories = tuple(memory_of(one) for one in turns)
+    await vault.stores.write.commit(replace(made, turns=turns, memories=memories), now=T0)
+    if raised:
+        assert vault.raw().count(WORD) == 2
+        change = MemoryChange(sensitivity="confidential")
+        await vault.stores.records.patch_memory(scope, memories[0].memory_id, 1, change, LATER)
+    assert WORD not in vault.raw()
+    (one,) = (await vault.stores.records.export_turns(scope, limit=10)).rows
+    assert {name: getattr(one.turn, name) for name in beside} == beside
+
+
+@pytest.mark.parametrize("patched", [False, True])
+async def test_attributes_that_pretend_to_be_sealed_are_given_back_as_they_were_said(
+    vault: Vaulted, patched: bool
+) -> None:
+    scope, forged = vault.stores.scope(), {sealing.MEMBER: f"{sealing.MARK}AAAA"}
+    made = exchange(scope, "s", 0, ("tea",))
+    memory = memory_of(made.turns[0], attributes={} if patched else forged)
+    await vault.stores.write.commit(replace(made, memories=(memory,)), now=T0)
+    if patched:
+        change = MemoryChange(attributes=forged)
+        await vault.stores.records.patch_memory(scope, memory.memory_id, 1, change, LATER)
+    (row,) = await loaded(vault)
+    assert (row.content, row.attributes, row.visible) == ("tea", forged, True)
+    assert np.any(row.vectors)
+
+
+async def test_an_edit_that_pretends_to_be_sealed_is_given_back_as_it_was_said(vault: Vaulted) -> None:
+    scope, forged = vault.stores.scope(), f"{sealing.MARK}AAAA"
+    made = exchange(scope, "s", 0, ("tea",))
+    await vault.stores.write.commit(made, now=T0)
+    one = made.memories[0]
+    change = MemoryChange(content=forged, windows=((0, 5),), vectors=one.vectors)
+    await vault.stores.records.patch_memory(scope, one.memory_id, 1, change, LATER)
+    for version in (2, 3):
+        (row,) = await loaded(vault)
+        assert (row.content, row.visible, bool(np.any(row.vectors))) == (forged, True, True)
+        await vault.stores.records.patch_memory(scope, one.memory_id, version, MemoryChange(pinned=True), LATER)
+
+
 @pytest.mark.parametrize("how", ["row", "version", "column", "tenant"])
 async def test_a_value_copied_elsewhere_does_not_open(vault: Vaulted, how: str) -> None:
     made = confidential(exchange(vault.stores.scope(), "s", 0, (f"first {WORD}", f"second {WORD}")))
