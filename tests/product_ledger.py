@@ -17,7 +17,7 @@ from uuid import UUID
 from memory.chain import Digest, chain, extend
 from memory.ids import new_id
 from memory.keys import KeyRing
-from memory.model import IndexRow, Quoted, Recall, Scope, ScopeVersion
+from memory.model import IndexRow, Quoted, Recall, Scope, ScopeId, ScopeVersion
 from memory.read.conversation import WITHDRAWN, Asked, Conversation, Conversations, Hot
 from memory.read.dropped import Joint, pair_of
 from memory.read.extract import SentenceCompressor
@@ -98,7 +98,7 @@ class Store(MemoryStore):
         return None
 
     async def visible_scopes(self, scope: Scope) -> tuple[ScopeVersion, ...]:
-        return (ScopeVersion(cast(Any, 1), 1, 0),)
+        return (ScopeVersion(ScopeId(1), 1, 0),)
 
 
 class NotHeld:

@@ -7,7 +7,7 @@ import gzip
 import inspect
 import time
 import zlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -36,9 +36,9 @@ def fetcher(web: Site, names: Names | None = None, bounds: FetchBounds = SMALL, 
     return WebFetcher(reach, bounds, contact="ops@example.org", resolve=names or Names(), is_allowed_ip=is_here)
 
 
-async def reason(work: object) -> str:
+async def reason(work: Awaitable[object]) -> str:
     with pytest.raises(OutsideUnavailable) as caught:
-        await work  # type: ignore[misc]
+        await work
     return caught.value.reason
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from time import perf_counter
@@ -15,7 +16,8 @@ import pytest
 from memory.errors import CapabilityMissing, MemoryInvalid, MemoryProxyFault, RateLimited, ScopeDenied, StoreUnavailable
 from memory.ids import new_id
 from memory.model import Scope
-from memory.outside import Gained
+from memory.outside import Asker, Gained, WebPage
+from policies.web_need import Need
 from proxy.identity import Ask, Credential
 from proxy.outside import LooksOutside, before, require
 from proxy.remembering import Asked
@@ -37,11 +39,11 @@ class World:
     looked: int = 0
     polled: int = 0
 
-    async def look_for(self, *_: Any) -> Gained:
+    async def look_for(self, asker: Asker, question: str, need: Need) -> Gained:
         self.looked += 1
         return Gained("asked", "found")
 
-    async def keep(self, *_: Any) -> list[UUID]:
+    async def keep(self, scope: Scope, actor: str, pages: Sequence[WebPage], now: datetime) -> list[UUID]:
         if self.fault is not None:
             raise self.fault
         return IDS

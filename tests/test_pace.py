@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, date, datetime, timedelta
 from uuid import UUID
@@ -77,7 +77,7 @@ async def holding(world: World) -> AsyncIterator[asyncio.Event]:
     assert await task
 
 
-async def until(condition) -> None:  # type: ignore[no-untyped-def]
+async def until(condition: Callable[[], object]) -> None:
     async with asyncio.timeout(10):
         while not condition():
             await asyncio.sleep(0.005)

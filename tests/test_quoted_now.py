@@ -16,7 +16,7 @@ from memory.chain import Digest
 from memory.errors import StoreUnavailable
 from memory.ids import new_id
 from memory.keys import KeyRing
-from memory.model import Entry, IndexRow, Quoted, Scope, ScopeVersion, SessionRef, Shown, Withdrawn
+from memory.model import Entry, IndexRow, Quoted, Scope, ScopeId, ScopeVersion, SessionRef, Shown, Withdrawn
 from memory.read.conversation import CUT, GIVEN, WITHDRAWN, Conversation
 from memory.read.entries import print_of
 from memory.read.hot import HotScope, HotScopes, as_stored, item_of
@@ -66,7 +66,7 @@ class SharedSince(Store):
     """A store in which the caller sees a second scope, of which no index has heard."""
 
     async def visible_scopes(self, scope: Scope) -> tuple[ScopeVersion, ...]:
-        return (*await super().visible_scopes(scope), ScopeVersion(cast(Any, 2), 1, 0, "tenant"))
+        return (*await super().visible_scopes(scope), ScopeVersion(ScopeId(2), 1, 0, "tenant"))
 
     async def standing(self, tenant: UUID, scope_ids: Sequence[int], memory_ids: Sequence[UUID]) -> list[Quoted]:
         found = await super().standing(tenant, scope_ids, memory_ids)

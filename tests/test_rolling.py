@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -71,8 +71,8 @@ def fast(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rolling, "ASK_EVERY_S", 0.02)
     monkeypatch.setattr(os, "getppid", os.getpid)
 
-    async def soon(ask: object, generation: int) -> None:
-        await until_moved(ask, generation, 0.02)  # type: ignore[arg-type]
+    async def soon(ask: Callable[[], Awaitable[int | None]], generation: int) -> None:
+        await until_moved(ask, generation, 0.02)
 
     monkeypatch.setattr(rolling, "until_moved", soon)
 
