@@ -9,8 +9,8 @@ from __future__ import annotations
 import random
 import re
 from functools import cache
-from re import _constants as said  # type: ignore[attr-defined]
-from re import _parser as parser  # type: ignore[attr-defined]
+from re import _constants as said
+from re import _parser as parser
 from typing import Any
 
 _TRIED = "a1 -.,:'\"@/=x_<>()[]{}\n!?#%&|\\\tZé"

@@ -10,7 +10,8 @@ from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from memory import errors
 from memory.errors import Refused
-from proxy.api.openapi import CALLS, ERRORS, document
+from proxy.api.call import ERRORS
+from proxy.api.openapi import CALLS, document
 from proxy.api.own import MethodNotAllowed, OwnApi, OwnParts
 from proxy.app import Unforeseen
 

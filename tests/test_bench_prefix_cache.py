@@ -280,7 +280,7 @@ def test_a_run_without_blocks_shows_nothing_and_says_so() -> None:
 
 def test_the_raw_ratio_counts_memorys_tokens_and_the_own_does_not() -> None:
     sums = Sums(off_tokens=100, off_cached=80, on_tokens=150, on_cached=90, own_tokens=100, own_cached=80)
-    assert (sums.ratio, sums.raw_ratio) == (1.0, pytest.approx(0.75))
+    assert sums.ratio == 1.0 and sums.raw_ratio == pytest.approx(0.75)
     assert Sums(off_tokens=10).ratio is None
 
 

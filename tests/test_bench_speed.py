@@ -14,13 +14,14 @@ from bench.fake_vllm.launch import running_fake_vllm
 from bench.figures import Line
 from bench.overhead.load import Target
 from bench.overhead.measure import Latency, Pace, Plan, Questions
+from bench.overhead.report import BASELINE, DIRECT
 from bench.own_valkey import own_valkey
 from bench.rivals import RIVALS, Rival, RivalLeftOut, programs_of
 from bench.search_times import growth
 from bench.search_times.fill import FILLER_MEMORIES
 from bench.speed.__main__ import parse_arguments
 from bench.speed.measure import Repeated, measure_paired, stage_sums, stages_between
-from bench.speed.report import BASELINE, CONTROL, DIRECT, OFF, ON, READ, REPEATED, WRITE, lines_of
+from bench.speed.report import CONTROL, OFF, ON, READ, REPEATED, WRITE, lines_of
 
 EMBEDDING = {"p50": 4.0, "p99": 9.0}
 

@@ -50,7 +50,8 @@ def watching() -> tuple[Canaries, Known, Journal, Metrics]:
 
 
 def seen(metrics: Metrics) -> float:
-    return sum(sample.value for sample in metrics.canary_seen.collect()[0].samples if sample.name.endswith("_total"))
+    (family,) = metrics.canary_seen.collect()
+    return sum(sample.value for sample in family.samples if sample.name.endswith("_total"))
 
 
 CANARY = token_of(OURS.bytes * 2, OURS)

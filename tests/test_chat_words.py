@@ -127,7 +127,7 @@ def test_thoughts_stand_apart_from_the_answer() -> None:
 @given(st.lists(st.text(min_size=1)), st.data())
 def test_a_stream_cut_anywhere_gives_the_same_text(texts: list[str], data: st.DataObject) -> None:
     raw = pieces(*({"content": text} for text in texts))
-    answer, found = Answer(), []
+    answer, found = Answer(), list[Piece]()
     while raw:
         cut = data.draw(st.integers(1, len(raw)))
         found += answer.feed(raw[:cut])

@@ -115,9 +115,10 @@ def test_headings_are_carried_and_end_with_their_section() -> None:
 
 
 def test_small_sections_stand_together_with_their_headings() -> None:
-    chunks = chunked(
-        laid(*itertools.chain.from_iterable((("heading", f"Key {at}", 2), f"value {at}") for at in range(9)))
-    )
+    texts: list[tuple[str, str, int] | str] = []
+    for at in range(9):
+        texts += [("heading", f"Key {at}", 2), f"value {at}"]
+    chunks = chunked(laid(*texts))
     assert len(chunks) == 1
     assert "Key 8\n\nvalue 8" in chunks[0].text
 

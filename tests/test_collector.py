@@ -38,7 +38,8 @@ def test_each_pause_is_observed_by_its_generation() -> None:
 
 @pytest.mark.usefixtures("collector")
 def test_what_is_there_when_all_is_loaded_is_frozen() -> None:
-    stays, metrics = [{} for _ in range(1000)], Metrics()
+    stays: list[dict[str, int]] = [{} for _ in range(1000)]
+    metrics = Metrics()
     warm(metrics)
     assert gc.get_freeze_count() > len(stays)
     assert gc.get_threshold() == THRESHOLDS

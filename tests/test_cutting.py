@@ -62,7 +62,7 @@ def test_a_room_beyond_all_numbers_is_no_fault() -> None:
 
 
 def test_a_message_that_takes_no_block_is_no_place_to_begin_at() -> None:
-    odd = [{"role": "user", "content": None}, {"role": "assistant", "content": "a"}]
+    odd: list[dict[str, Any]] = [{"role": "user", "content": None}, {"role": "assistant", "content": "a"}]
     chat = chat_of(SYSTEM, *odd, *odd, {"role": "user", "content": "now"})
     assert cut_for(chat, 10_000, None, 10) == Cut(1, 5)
 

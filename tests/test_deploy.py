@@ -42,7 +42,8 @@ def catalogue() -> dict[str, tuple[str, frozenset[str]]]:
     series: dict[str, tuple[str, frozenset[str]]] = {"up": ("gauge", frozenset())}
     for collector in Metrics().registry._collector_to_names:
         labels = frozenset(getattr(collector, "_labelnames", ()))
-        (family,) = collector.describe() if hasattr(collector, "describe") else ()
+        assert hasattr(collector, "describe")
+        (family,) = collector.describe()
         if family.type == "counter":
             series[family.name + "_total"] = ("counter", labels)
         elif family.type == "histogram":

@@ -23,7 +23,8 @@ DOCKERFILE = (Path(__file__).parent.parent / "Dockerfile").read_text()
 
 def instruction(name: str) -> str:
     """The last instruction of that name, without its name."""
-    return re.findall(rf"^{name} (.*)$", DOCKERFILE, re.MULTILINE)[-1]
+    said: list[str] = re.findall(rf"^{name} (.*)$", DOCKERFILE, re.MULTILINE)
+    return said[-1]
 
 
 def test_the_image_starts_with_what_it_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,7 +32,8 @@ def test_the_image_starts_with_what_it_is_given(monkeypatch: pytest.MonkeyPatch)
         name, _, value = pair.partition("=")
         if name.startswith("MEMORY_PROXY_"):
             monkeypatch.setenv(name, value)
-    program, *words = [*json.loads(instruction("ENTRYPOINT")), *json.loads(instruction("CMD"))]
+    line: list[str] = [*json.loads(instruction("ENTRYPOINT")), *json.loads(instruction("CMD"))]
+    program, *words = line
     settings = settings_of(parser.build_parser().parse_args(words))
     assert program == "memory-proxy"
     assert settings.listen.port == int(instruction("EXPOSE"))

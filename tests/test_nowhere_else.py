@@ -27,7 +27,8 @@ async def elsewhere() -> AsyncIterator[TestServer]:
     app = web.Application()
     app[ELSEWHERE] = []
     app.router.add_route("*", "/{tail:.*}", note)
-    async with TestServer(app) as server:
+    server = TestServer(app)
+    async with server:
         yield server
 
 
@@ -40,7 +41,8 @@ async def upstream(elsewhere: TestServer) -> AsyncIterator[TestServer]:
 
     app = web.Application()
     app.router.add_route("*", "/{tail:.*}", away)
-    async with TestServer(app) as server:
+    server = TestServer(app)
+    async with server:
         yield server
 
 

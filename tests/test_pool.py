@@ -363,6 +363,7 @@ async def test_a_connection_that_opens_as_the_pool_is_closed_is_closed_too() -> 
 @pytest.mark.parametrize("late", [False, True])
 def test_who_gives_up_while_a_connection_is_opened_leaves_no_socket(scheme: str, late: bool, run: Any) -> None:
     """At each step of it: the loop runs on once, twice, and so on, before the request is cancelled."""
+    connections = 0
 
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal connections
@@ -391,7 +392,6 @@ def test_who_gives_up_while_a_connection_is_opened_leaves_no_socket(scheme: str,
             assert not pool._all
             await pool.close()
 
-    connections = 0
     run(asyncio.sleep(0))  # libuv keeps a pipe from its first loop on
     gc.collect()
     before = len(os.listdir("/proc/self/fd"))

@@ -45,7 +45,8 @@ def test_make_targets_of_the_readme_exist(command: str) -> None:
 def test_the_snippet_remembers_what_it_was_told(service: Service) -> None:
     source = blocks("python")[0].replace("http://127.0.0.1:8080", service.url).replace("your-model", "fake-model")
     told, asked = source.split("# later")
-    exec(compile(told, "README.md", "exec"), scope := {})
+    scope: dict[str, object] = {}
+    exec(compile(told, "README.md", "exec"), scope)
     service.settle()
     exec(compile("# later" + asked, "README.md", "exec"), scope)
     found = service.call(

@@ -77,6 +77,6 @@ async def test_a_search_ranks_only_what_the_holder_may_see(
 def test_a_filter_by_scope_is_narrowed_and_never_widened() -> None:
     seen_for: Mapping[int, Visibility] = WHY
     where = Filter(scope_ids=frozenset({1, 3}), visibilities=frozenset({"own", "tenant"}))
-    assert where.among(seen_for).scope_ids == {1}
+    assert where.among(seen_for).scope_ids == frozenset({1})
     assert Filter(visibilities=frozenset()).among(seen_for).scope_ids == frozenset()
     assert Filter().among(seen_for).scope_ids is None

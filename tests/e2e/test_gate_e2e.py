@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import json
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -194,10 +194,10 @@ def test_who_may_not_read_is_told_no_memory_by_changing_it(keyed: Keyed) -> None
 def test_who_may_not_read_is_told_no_record_by_bringing_it_back(keyed: Keyed) -> None:
     reads = keyed.make("w-keeps", "--user", "w-bor", *USUAL)["secret"]
     writes = keyed.make("w-brings", "--user", "w-bor", "--can", "memory:write")["secret"]
-    kept = {
-        "tasks": ({"tasks": [{"title": "Repair the gutter"}]}, lambda said: said["data"][0]["id"]),
+    kept: dict[str, tuple[dict[str, Any], Callable[[Any], str]]] = {
+        "tasks": ({"tasks": [{"title": "Repair the gutter"}]}, lambda said: str(said["data"][0]["id"])),
         "personas": ({"name": "terse", "description": "I like short answers."}, lambda said: "terse"),
-        "entities": ({"name": "Marjeta", "type": "person"}, lambda said: said["id"]),
+        "entities": ({"name": "Marjeta", "type": "person"}, lambda said: str(said["id"])),
         "checkpoints": ({"name": "gutter", "notes": "The ladder is in the shed."}, lambda said: "gutter"),
     }
     for kind, (body, named) in kept.items():

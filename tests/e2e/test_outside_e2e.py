@@ -23,15 +23,15 @@ from tests.e2e.talk import ask
 from tests.e2e.test_documents_e2e import call
 from tests.e2e.upstreams import wait_until
 from tests.service_fixture import Service, serving, stand_in
-from tests.web_site import Site, answer, site
+from tests.web_site import Script, Site, answer, site
 
 QUESTION = "Search the web for the height of Triglav."
 
 
-class Anywhere(dict[str, bytes]):
+class Anywhere(dict[str, Script]):
     """One answer for every path."""
 
-    def get(self, path: str, default: object = None) -> bytes:  # type: ignore[override]
+    def get(self, path: str, default: object = None) -> bytes:
         results = [{"url": "http://127.0.0.1:9/triglav", "title": "t", "content": "c"}]
         return answer(json.dumps({"results": results}).encode(), media_type="application/json")
 

@@ -228,8 +228,8 @@ def test_a_checkpoint_that_is_not_there_is_no_tasks(service: Service, user: str)
         assert (refused["error"]["code"], refused["error"]["param"]) == ("not_found", "checkpoint"), refused
         late = move(service, user, sound, "running", checkpoint=name)["error"]
         assert (late["code"], late["param"]) == ("not_found", "checkpoint")
-    for name in ("a/b", " a", "", 7):
-        odd = call(service, user, "POST", body={"tasks": [{"title": "x", "checkpoint": name}]})["error"]
+    for no_name in ("a/b", " a", "", 7):
+        odd = call(service, user, "POST", body={"tasks": [{"title": "x", "checkpoint": no_name}]})["error"]
         assert odd["code"] == "unprocessable" and "checkpoint" in odd["message"], odd
     assert [(one["id"], one["version"]) for one in call(service, user, "GET")["data"]] == [(sound["id"], 1)]
 

@@ -641,7 +641,7 @@ async def test_lists_go_by_page_in_both_orders(shelf: Shelf) -> None:
         names: list[str] = []
         cursor: str | None = None
         while True:
-            page = await shelf.records.documents(shelf.scope, limit=2, cursor=cursor, order=order)  # type: ignore[arg-type]
+            page = await shelf.records.documents(shelf.scope, limit=2, cursor=cursor, order=order)
             names += [one.name for one in page.rows]
             if (cursor := page.next_cursor) is None:
                 break

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import numpy as np
 import pytest
@@ -112,6 +113,7 @@ async def test_a_confidential_exchange_lies_sealed_and_is_read_back(vault: Vault
     assert all(row.attributes == {"topic": WORD} for row in rows)
     for row in rows:
         born = next(one for one in made.memories if one.memory_id == row.memory_id)
+        assert born.vectors is not None
         assert np.allclose(row.vectors, born.vectors, atol=1e-2)
         assert row.windows == born.windows
     exported = await vault.stores.records.export_turns(vault.stores.scope(), limit=10)
@@ -200,9 +202,9 @@ async def test_a_value_copied_elsewhere_does_not_open(vault: Vaulted, how: str) 
     assert shown[first].content == f"first {WORD}"
 
 
-def sealed_for_another_tenant(memory_id: object) -> str:
+def sealed_for_another_tenant(memory_id: UUID) -> str:
     """The same row sealed by somebody whose key this is not."""
-    binding = sealing.of_version(new_id(), memory_id, 1, "content")  # type: ignore[arg-type]
+    binding = sealing.of_version(new_id(), memory_id, 1, "content")
     return sealing.sealed_text(DataKey(new_id(), bytes(32)), binding, "forged")
 
 
@@ -338,18 +340,18 @@ async def test_another_model_embeds_what_was_said_and_seals_it(vault: Vaulted) -
     await vault.stores.write.commit(made, now=T0)
     vault.postgres.psql("DELETE FROM sealed_windows")
     store = ReembedStore(vault.stores.database, "me")
-    lacking = vault.stores.database.queries["versions_without_vectors"].of_table(vault.postgres.embeddings)
+    queries = vault.stores.database.queries
+    lacking = queries["versions_without_vectors"].of_table(vault.postgres.embeddings)
     scope_id = await vault.stores.scopes.find(vault.stores.scope())
     assert scope_id is not None and store is not None
     ids = [one.memory_id for one in made.memories]
     async with vault.stores.database.transaction(vault.stores.tenant, [scope_id]) as tx:
         found = await tx.fetch(lacking, vault.stores.tenant, ids, 10)
     assert {row["content"] for row in found} == {"hello", "hi there"}
-    add = vault.stores.database.queries["add_embedding"].of_table(vault.postgres.embeddings)
+    add, vectors = queries["add_embedding"].of_table(vault.postgres.embeddings), made.memories[0].vectors
+    assert vectors is not None
     async with vault.stores.database.transaction(vault.stores.tenant, [scope_id]) as tx:
-        await tx.run_many(
-            add, ((vault.stores.tenant, scope_id, one, 1, 0, 0, 5, made.memories[0].vectors[0]) for one in ids)
-        )
+        await tx.run_many(add, ((vault.stores.tenant, scope_id, one, 1, 0, 0, 5, vectors[0]) for one in ids))
         assert await tx.fetch(lacking, vault.stores.tenant, ids, 10) == []
     assert vault.postgres.psql(f"SELECT count(*) FROM {vault.postgres.embeddings}") == "0"
     assert vault.postgres.psql("SELECT count(*) FROM sealed_windows") == "2"
@@ -399,7 +401,7 @@ async def test_what_becomes_confidential_leaves_no_vector_of_any_model_open(vaul
     made = exchange(vault.stores.scope(), "s", 0, (f"I live on {WORD}",))
     await vault.stores.write.commit(made, now=T0)
     one, scope_id = made.memories[0], await vault.stores.scopes.find(vault.stores.scope())
-    assert scope_id is not None
+    assert scope_id is not None and one.vectors is not None
     (other,) = tables - {vault.postgres.embeddings}
     add = vault.stores.database.queries["add_embedding"].of_table(other)
     async with vault.stores.database.transaction(vault.stores.tenant, [scope_id]) as tx:
