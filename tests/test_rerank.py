@@ -142,7 +142,7 @@ async def test_a_reranker_that_fails_leaves_the_order(reranker: Told) -> None:
     assert (rung, found) == ("no-rerank", (await contents(recaller(None)))[1])
 
 
-@pytest.mark.parametrize("said", [[1.0], None, [None, None, None], ["a", "b", "c"], 0.5], ids=str)
+@pytest.mark.parametrize("said", [[1.0], [0.1, 0.2, 0.9, 0.9], None, [None, None, None], ["a", "b", "c"], 0.5], ids=str)
 async def test_scores_that_are_not_one_for_each_text_leave_the_order(said: Any) -> None:
     class Wrong:
         async def rerank(self, query: str, texts: Sequence[str]) -> Sequence[float]:
