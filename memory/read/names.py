@@ -8,7 +8,7 @@ ScopeIndex, which owns the slot numbers. No I/O, refuses nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 from typing import Final
 from uuid import UUID
 
@@ -68,7 +68,9 @@ class Names:
 
     def is_of_one(self, name: Name, allowed: NDArray[np.bool_]) -> bool:
         """Whether no two have this name, as far as may be seen."""
-        return sum(name in called for called in self._groups(name[-1], allowed)) < 2
+        groups = self._of_term.get(name[-1], ())
+        fitting = [who for who in groups if any(name in called for called in self._said[who].values())]
+        return sum(name in called for called in self._seen(fitting, allowed)) < 2
 
     def expanded(
         self, asked: Mapping[str, tuple[str, ...]], allowed: NDArray[np.bool_]
@@ -86,21 +88,29 @@ class Names:
 
     def _meant(self, term: str, terms: Set[str], allowed: NDArray[np.bool_]) -> _Called | None:
         """The one group that has a name which ends in this term and whose words were all asked with."""
+        if term not in self._of_term:
+            return None
+        fitting = []
+        for who in self._of_term[term]:
+            for called in self._said[who].values():
+                if any(name[-1] == term and terms >= set(name) for name in called):
+                    fitting.append(who)
+                    break
         groups = [
             called
-            for called in self._groups(term, allowed)
+            for called in self._seen(fitting, allowed)
             if any(name[-1] == term and terms >= set(name) for name in called)
         ]
         return groups[0] if len(groups) == 1 else None
 
-    def _groups(self, term: str, allowed: NDArray[np.bool_]) -> Set[_Called]:
-        """The names of each of whom one name ends in this term, as far as may be seen, where there are two. Who is no
-        entity, as what a copy names, is the one that has all these names.
+    def _seen(self, groups: Iterable[UUID | _Called], allowed: NDArray[np.bool_]) -> Set[_Called]:
+        """The names of each of these as far as may be seen, where there are two. Who is no entity, as whom a copy
+        names, is the one that has all these names.
         """
         found: dict[UUID | _Called, _Called] = {}
-        for who in self._of_term.get(term, ()):
-            seen = (called for slot, called in self._said[who].items() if allowed[slot])
-            if len(names := _NOBODY.union(*seen)) > 1:
+        for who in groups:
+            names = _NOBODY.union(*(called for slot, called in self._said[who].items() if allowed[slot]))
+            if len(names) > 1:
                 found[who] = names
         known = [names for who, names in found.items() if isinstance(who, UUID)]
         others = (names for who, names in found.items() if not isinstance(who, UUID))
