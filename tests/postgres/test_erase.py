@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -698,6 +699,13 @@ async def test_a_conversation_of_thousands_of_turns_is_gone_through_within_a_sta
     async with bench.stores.database.transaction(bench.stores.tenant, [scope_id]) as tx:
         await tx.run("plan_each_time")
         assert len(await tx.fetch(name, *asked)) == found
+
+
+@pytest.mark.parametrize("table", ["exchanges", "ledger", "provenance", "derivations", "memory_versions"])
+def test_the_rows_of_a_scope_are_found_without_all_others(postgres: TestDatabase, table: str) -> None:
+    """`mp_erase_rows` goes through every table in one statement, which in a store of millions ran into its bound."""
+    found = postgres.psql(f"SELECT indexdef FROM pg_indexes WHERE tablename = '{table}'").splitlines()
+    assert any(re.search(r"\(tenant_id, scope_id\b[^)]*\)$", one) for one in found), found
 
 
 def many(bench: Bench, session: UUID, number: int) -> None:

@@ -506,7 +506,7 @@ WHERE tenant_id = $1 AND scope_id = ANY ($2) AND object_id = ANY ($3) AND event 
 -- name: unname_successors
 -- What one of these memories had taken the place of does not name it any more.
 -- $1 tenant uuid, $2 memory_ids uuid[]
--- Uses: none. Rows: none.
+-- Uses: memory_versions_superseded_by. Rows: none.
 UPDATE memory_versions
 SET superseded_by = NULL
 WHERE tenant_id = $1 AND superseded_by = ANY ($2);
