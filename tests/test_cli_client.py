@@ -508,6 +508,15 @@ def test_a_name_that_begins_like_an_option_reaches_the_command_beside(
     assert getattr(_parser().parse_args(told[0]), read[0]) == read[1]
 
 
+@pytest.mark.parametrize("content", [b"", b"receipt", b"{", b"\xff\xfe"])
+def test_a_file_that_is_no_receipt_is_said_to_be_none(
+    content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "receipt.json").write_bytes(content)
+    assert main(["forget", "--verify", str(tmp_path / "receipt.json")]) == 1
+    assert f"{tmp_path}/receipt.json is no receipt" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("option", ["--tenant", "--as-user", "--as-project", "--as-agent"])
 def test_an_empty_name_scrubs_nobody_elses(
     option: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -106,7 +106,10 @@ def _is_id(value: str) -> bool:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    receipt = json.loads(Path(options.verify).read_text(encoding="utf-8"))
+    try:
+        receipt = json.loads(Path(options.verify).read_text(encoding="utf-8"))
+    except ValueError as fault:
+        raise CallFailed(f"{options.verify} is no receipt: that is one JSON object, as `forget` wrote it") from fault
     key = options.public_key or _own_key(options)
     if not isinstance(receipt, dict) or not is_genuine(receipt, key):
         sys.stdout.write(f"NOT genuine: not signed by {key}, or changed since\n")
