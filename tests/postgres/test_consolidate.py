@@ -1089,7 +1089,7 @@ async def test_a_process_shows_what_the_steps_of_the_last_run_took_whoever_it_wa
     await night.run()
     one = night.on(night.store)
     await one.is_due("03:00", night.now)
-    (last,) = await night.store.runs(1)
+    (last,) = await night.store.runs(1, night.now)
     shown = one._parts.metrics.registry.get_sample_value
     for step in last.report:
         assert shown("memory_proxy_consolidation_seconds", {"step": step["step"]}) == step["seconds"]
@@ -1150,6 +1150,19 @@ async def test_a_night_of_next_year_keeps_none_of_this_year_from_coming(night: N
     assert standing is not None and standing.started_at == night.now
     night.now += DAY
     assert await one.is_due("03:00", T0)
+
+
+async def test_a_clock_that_was_ahead_for_many_nights_makes_no_run_each_minute(night: Night) -> None:
+    """The latest runs were all of days to come: each look found none, and began one more."""
+    ahead = T0 + 365 * DAY
+    for day in range(15):
+        await night.run(ahead + day * DAY)
+    night.now = T0 + DAY
+    assert await night.on(night.store).is_due("03:00", T0)
+    await night.run()
+    assert not await night.on(night.store).is_due("03:00", T0)
+    last = await night.on(night.store).last()
+    assert last is not None and last.started_at == night.now
 
 
 async def test_the_first_run_comes_to_a_service_that_is_off_at_night(night: Night) -> None:

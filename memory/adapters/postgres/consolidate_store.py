@@ -129,10 +129,10 @@ class ConsolidateStore(ToldStore):
         """Let another lead at once."""
         await Leadership(self._database, JOB, holder).resign()
 
-    async def runs(self, limit: int) -> list[Run]:
-        """The latest runs, newest first."""
+    async def runs(self, limit: int, upto: datetime) -> list[Run]:
+        """The latest runs that began by then, newest first."""
         async with self._database.transaction(None, read_only=True) as tx:
-            return [Run(**row) for row in await tx.fetch("consolidation_runs_recent", limit)]
+            return [Run(**row) for row in await tx.fetch("consolidation_runs_recent", limit, upto)]
 
     async def begin(self, now: datetime) -> Run:
         """A new run; old ones are dropped."""

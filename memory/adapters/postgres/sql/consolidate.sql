@@ -1,9 +1,10 @@
 -- name: consolidation_runs_recent
--- The latest runs, newest first.
--- $1 limit int8
+-- The latest runs that began by a moment, newest first.
+-- $1 limit int8, $2 upto timestamptz
 -- Uses: consolidation_runs_recent. Rows: run_id, started_at, finished_at, report.
 SELECT run_id, started_at, finished_at, report
 FROM consolidation_runs
+WHERE started_at <= $2
 ORDER BY started_at DESC
 LIMIT $1;
 
