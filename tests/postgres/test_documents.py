@@ -696,6 +696,16 @@ async def test_a_chunk_that_is_uploaded_again_lives_anew(shelf: Shelf) -> None:
     assert len((await shelf.memories.memories(shelf.scope, limit=9, now=T0 + 11 * days)).rows) == 1
 
 
+async def test_a_chunk_that_is_uploaded_again_when_documents_are_kept_for_ever_has_no_end(shelf: Shelf) -> None:
+    shelf.documents._parts = replace(shelf.documents._parts, lives={"document": 10.0})
+    document_id = await shelf.put(PIRAN)
+    shelf.documents._parts = replace(shelf.documents._parts, lives={})
+    await shelf.put(PIRAN)
+    (chunk,) = await shelf.chunks(document_id)
+    memory = await shelf.memories.memory(shelf.scope, chunk.memory_id, now=T0)
+    assert (memory.expires_at, memory.version) == (None, 1)
+
+
 async def test_renewing_a_lease_says_when_the_upload_is_gone(shelf: Shelf) -> None:
     document_id = await shelf.stage(PIRAN)
     due = await shelf.store.take(LEASE_S)

@@ -267,10 +267,9 @@ class _Storing:
 
     async def _renew(self, again: Sequence[StoredChunk]) -> None:
         """What is given again lives anew, as a fact that is said again does."""
-        end = next((one.memory.expires_at for one in again), None)
-        if end is not None:
+        if again:
             ids = [one.memory.memory_id for one in again]
-            await self._tx.run("renew_chunks", self._place.tenant, ids, end, self._version)
+            await self._tx.run("renew_chunks", self._place.tenant, ids, again[0].memory.expires_at, self._version)
 
     def _chunk_row(self, ordinal: int, one: StoredChunk) -> tuple[Any, ...]:
         place, where = self._place, (one.start, one.end, one.page, one.page_to)

@@ -230,13 +230,14 @@ SET pruned_at = deleted_at - interval '1 second', pruned_reason = NULL
 WHERE tenant_id = $1 AND memory_id = ANY ($2) AND pruned_at IS DISTINCT FROM deleted_at;
 
 -- name: renew_chunks
--- Those of these memories that would end before a moment end then.
+-- Those of these memories that would end before a moment end then; null: never.
 -- $1 tenant uuid, $2 memory_ids uuid[], $3 expires_at timestamptz, $4 changed_version int8
 -- Uses: memory_versions_expiring, memories_pkey. Rows: none.
 WITH renewed AS (
     UPDATE memory_versions
     SET expires_at = $3
-    WHERE tenant_id = $1 AND memory_id = ANY ($2) AND recorded_to IS NULL AND expires_at < $3
+    WHERE tenant_id = $1 AND memory_id = ANY ($2) AND recorded_to IS NULL
+      AND expires_at < coalesce($3::timestamptz, 'infinity')
     RETURNING memory_id)
 UPDATE memories
 SET changed_version = $4
