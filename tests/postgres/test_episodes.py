@@ -155,6 +155,17 @@ async def test_an_idle_session_is_told_once_with_all_that_belongs_to_it(store: S
     assert (told.memory_id, told.what, told.by) == (one.memory_id, "created", "episodes")
 
 
+async def test_a_session_that_was_spoken_in_by_a_clock_put_back_since_is_told(
+    store: Stores, postgres: TestDatabase
+) -> None:
+    """The database's clock was a year ahead for a night: its sessions would not rest until that had come."""
+    await store.write.commit(exchange(store.scope(), "s", 0, TALK), now=T0)
+    postgres.psql("UPDATE sessions SET active_at = clock_timestamp() + interval '5 min'")
+    assert (await teller(store, postgres).sweep(led(store))).stored == 0
+    postgres.psql("UPDATE sessions SET active_at = clock_timestamp() + interval '1 year'")
+    assert (await teller(store, postgres).sweep(led(store))).stored == 1
+
+
 async def test_the_next_episode_goes_on_where_the_last_one_ended(store: Stores, postgres: TestDatabase) -> None:
     await said(store)
     asleep(postgres)

@@ -1,13 +1,16 @@
 -- name: due_sessions
 -- Sessions with turns that no episode tells, and that ended: by their client since the last of them was said, idle for so
--- many seconds, or with so many such turns. The longest idle first.
+-- many seconds, or with so many such turns. The longest idle first. What was spoken in further ahead than clocks differ
+-- was so before the clock was put back, and rests since.
 -- $1 tenant uuid, $2 idle_s float8, $3 turns int8, $4 limit int8
 -- Uses: sessions_untold. Rows: session_id, scope_id, first_seq, next_seq, idle.
 SELECT session_id, scope_id, episode_seq AS first_seq, next_seq,
-       active_at <= clock_timestamp() - make_interval(secs => $2) OR coalesce(ended_at >= last_at, false) AS idle
+       active_at <= clock_timestamp() - make_interval(secs => $2)
+           OR active_at > clock_timestamp() + interval '10 minutes' OR coalesce(ended_at >= last_at, false) AS idle
 FROM sessions
 WHERE tenant_id = $1 AND next_seq > episode_seq
-  AND (active_at <= clock_timestamp() - make_interval(secs => $2) OR ended_at >= last_at OR next_seq - episode_seq >= $3)
+  AND (active_at <= clock_timestamp() - make_interval(secs => $2)
+      OR active_at > clock_timestamp() + interval '10 minutes' OR ended_at >= last_at OR next_seq - episode_seq >= $3)
 ORDER BY active_at
 LIMIT $4;
 
