@@ -74,9 +74,12 @@ def _digest(text: str) -> bytes:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
-def cache_use(usage: Mapping[str, object] | None, *, placed: int, kept: int) -> CacheUse | None:
-    """What vLLM said of a prompt; None where it did not."""
+def cache_use(usage: Mapping[str, object] | None, *, placed: int, kept: int, tells: bool = False) -> CacheUse | None:
+    """What vLLM said of a prompt; None where it did not. `tells`: it does wherever something was cached; older versions
+    leave it out where nothing was."""
     details = usage.get("prompt_tokens_details") if usage else None
+    if details is None and tells:
+        details = {}
     cached = details.get("cached_tokens") if isinstance(details, Mapping) else None
     prompt = usage.get("prompt_tokens") if usage else None
     if not isinstance(details, Mapping) or not isinstance(prompt, int) or not isinstance(cached, int | None):
@@ -92,15 +95,18 @@ class CacheReport:
     def __init__(self, metrics: Metrics) -> None:
         self._metrics = metrics
         self._before: OrderedDict[UUID, Sent] = OrderedDict()
+        self._has_told = False  # vLLM, of any prompt
 
     def count(
         self, chat: ChatRequest, conversation: Conversation, answer: Answer | None, *, placed: int, kept: int
     ) -> None:
         """Count one answered request and remember it as the previous one of its conversation. `placed`, `kept`: tokens
         of memory that are new in this prompt, and that an earlier one had at the same place."""
-        use = cache_use(answer.usage if answer else None, placed=placed, kept=kept)
+        tells = self._has_told and answer is not None and answer.complete
+        use = cache_use(answer.usage if answer else None, placed=placed, kept=kept, tells=tells)
         if use is None:
             return
+        self._has_told = True
         sent, session = sent_of(chat, conversation.digests), conversation.session.session_id
         before = self._before.pop(session, None)
         if len(sent.keys) <= MESSAGES_MAX:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import urllib.request
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -102,6 +103,20 @@ def test_a_later_request_is_counted_beside_what_was_expected() -> None:
     assert value(metrics, "prompt_tokens", part="memory", request="later") == 15
     assert value(metrics, "prompt_cached_tokens", part="client", request="later") == 54
     assert value(metrics, "prompt_cached_tokens", part="memory", request="later") == 10
+
+
+def test_a_prompt_of_which_nothing_was_cached_counts_where_vllm_says_nothing_of_it() -> None:
+    """In older versions: where memory lost the whole prefix, the report said nothing of it."""
+    metrics, usage = Metrics(), b'"usage": {"prompt_tokens": 100, "prompt_tokens_details": null}}'
+    report, choices = CacheReport(metrics), b'{"choices": [{"message": {"content": "a"}}], '
+    report.count(chat_of(OPENING), conversation_of(OPENING), answer_of(50, 32), placed=0, kept=0)
+    part_of_one = replace(parse_body(choices + usage), complete=False)
+    report.count(chat_of(NEXT), conversation_of(NEXT), part_of_one, placed=0, kept=0)
+    assert value(metrics, "prompt_tokens", part="client", request="later") == 0
+    report.count(chat_of(NEXT), conversation_of(NEXT), parse_body(choices + usage), placed=0, kept=0)
+    assert value(metrics, "prompt_tokens", part="client", request="later") == 100
+    assert value(metrics, "prompt_cached_tokens", part="client", request="later") == 0
+    assert value(metrics, "prompt_cached_expected_tokens") == pytest.approx(100 * part(OPENING, NEXT))
 
 
 def test_a_server_that_says_nothing_costs_and_counts_nothing() -> None:
