@@ -23,7 +23,7 @@ from memory.errors import HeadTooLarge, MemoryInvalid, Refused, TooSlow
 from memory.telemetry import event
 from proxy.app import Unforeseen, has_begun, refusal
 from proxy.passages import ENDED
-from proxy.relay import cut
+from proxy.relay import cut, takes_no_more
 
 log = logging.getLogger("memory_proxy.http")
 _MANY: Final = "Too many headers"
@@ -93,8 +93,11 @@ class GuardedHandler(RequestHandler):
     def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> Coroutine[Any, Any, tuple[web.StreamResponse, bool]]:
-        """In HTTP/1.0 a body without a length ends with its connection, which aiohttp would keep open."""
-        if request.version < HttpVersion11 and resp.content_length is None and not resp._must_be_empty_body:
+        """In HTTP/1.0 a body without a length ends with its connection, which aiohttp would keep open; and the head of
+        the last answer of a connection says so, where it has not gone out.
+        """
+        is_endless = request.version < HttpVersion11 and resp.content_length is None and not resp._must_be_empty_body
+        if is_endless or takes_no_more(self):
             resp.force_close()
         return super().finish_response(request, resp, start_time)
 

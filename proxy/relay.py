@@ -50,10 +50,17 @@ class RelayResponse(web.StreamResponse):
     _send_headers_immediately = False  # as aiohttp's own Response; where it is not heeded, the head goes at once
 
     async def _prepare_headers(self) -> None:
+        if self._req is not None and takes_no_more(self._req.protocol):
+            self.force_close()
         lacking = [name for name in _ADDED_HEADERS if name not in self.headers]
         await super()._prepare_headers()
         for name in lacking:
             self.headers.popall(name, None)
+
+
+def takes_no_more(connection: web.RequestHandler) -> bool:
+    """Whether the client can send no other request over it: its process is about to end."""
+    return connection._close or connection._force_close
 
 
 class Upstream:

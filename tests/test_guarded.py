@@ -1,4 +1,4 @@
-"""The server's end of a connection when its process ends: what is under way has its time, once."""
+"""The server's end of a connection when its process ends: what is under way has its time, once, and says the end."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 from aiohttp import web
 
 from memory.config_sections import Limits
+from proxy.relay import RelayResponse
 from proxy.worker import guarded_site
 
 DRAIN_S = 0.6
@@ -56,3 +57,33 @@ async def says_that_it_is_whole_only_then(reader: asyncio.StreamReader, *, whole
             await reader.read()
     else:
         assert (await reader.read()).endswith(b"0\r\n\r\n") == (whole and chunked)
+
+
+@pytest.mark.parametrize("relayed", [True, False], ids=["vllm's answer", "our own"])
+async def test_the_last_answer_of_a_connection_says_so(relayed: bool) -> None:
+    """A client that was not told sent its next request into a connection that was being closed."""
+    begun = asyncio.Event()
+
+    async def answers(request: web.Request) -> web.StreamResponse:
+        begun.set()
+        await asyncio.sleep(0.2)
+        if not relayed:
+            return web.Response(text="done")
+        response = RelayResponse(headers={"Content-Length": "4"})
+        await response.prepare(request)
+        await response.write_eof(b"done")
+        return response
+
+    app = web.Application()
+    app.router.add_get("/", answers)
+    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=5)
+    await runner.setup()
+    listener = socket.create_server(("127.0.0.1", 0))
+    await guarded_site(runner, listener, Limits()).start()
+    reader, writer = await asyncio.open_connection(*listener.getsockname())
+    writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    await begun.wait()
+    await runner.cleanup()
+    head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+    assert (b"\r\nConnection: close" in head, body) == (True, b"done")
+    writer.close()
