@@ -8,6 +8,7 @@ from __future__ import annotations
 from aiohttp import web
 
 from memory.errors import NotFound
+from memory.passage import lap
 from proxy.chat import ChatCompletions, ours_taken_off
 from proxy.identity import Ask
 
@@ -21,11 +22,13 @@ class Generation:
     async def __call__(self, request: web.Request) -> web.StreamResponse:
         """Take off what is ours, forward, carry the answer."""
         body = await self._chat.read(request)
+        lap("read")
         if not self._chat.is_plainly_off(request, body):
             asked = await self._chat.understand(request, body)
             if asked.ask.inserts:
                 _refuse_sections(asked.ask)
             body = await ours_taken_off(asked)
+            lap("identify")
         return await self._chat.without_memory(request, body, "off")
 
 

@@ -1,12 +1,13 @@
 """A request's line: what it may hold, what it costs nobody, and that its page says the same."""
 
+import asyncio
 import errno
 import io
 import json
 import logging
 import re
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, cast, get_args
 
 import pytest
 from aiohttp import web
@@ -15,6 +16,7 @@ from aiohttp.test_utils import make_mocked_request
 from memory.catalogue import Stage
 from memory.passage import AT_HAND, Facts, Passage, lap, note, took
 from memory.telemetry import Metrics, configure_logging, event
+from proxy.generation import Generation
 from proxy.passages import Passages, answered
 
 PAGE = (Path(__file__).parent.parent / "docs" / "logs.md").read_text()
@@ -60,6 +62,33 @@ def test_stages_follow_each_other_without_a_gap(caplog: pytest.LogCaptureFixture
     line = finished(passage, caplog)
     in_turn = sum(line["stages_ms"][stage] for stage in ("read", "identify", "find", "recall"))
     assert 0 < in_turn <= line["stages_ms"]["embed"] + 0.01 <= line["total_ms"] + 0.02
+
+
+class SlowClient:
+    """A route whose client takes its time with the body; no limit of a key is waited for."""
+
+    async def read(self, request: web.Request) -> bytes:
+        await asyncio.sleep(0.1)
+        return b"{}"
+
+    def is_plainly_off(self, request: web.Request, body: bytes) -> bool:
+        return True
+
+    async def without_memory(self, request: web.Request, body: bytes, status: str) -> web.Response:
+        lap("admit")
+        return web.Response()
+
+
+async def test_a_slow_client_of_a_route_without_memory_is_no_wait_for_its_keys_limits(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    passage = Passage(None, None, {"route": "generation"})
+    at_hand = AT_HAND.set(passage)
+    await Generation(cast(Any, SlowClient()))(make_mocked_request("POST", "/v1/completions"))
+    AT_HAND.reset(at_hand)
+    took_ms = finished(passage, caplog)["stages_ms"]
+    assert took_ms["read"] >= 100
+    assert took_ms["admit"] < 50
 
 
 def test_a_stage_that_comes_twice_is_summed(caplog: pytest.LogCaptureFixture) -> None:
