@@ -914,7 +914,7 @@ async def test_what_is_noted_of_a_run_adds_up_and_is_its_own(night: Night) -> No
     assert noted.counted == Counted("expired", 14, 0, 3.0)
     assert await store.progress(tenant, before.run_id) == {}
     await store.end(lead, T0 + 2 * DAY, [noted.counted])
-    assert [one.finished_at for one in await store.runs(9)] == [T0 + 2 * DAY, None]
+    assert [one.finished_at for one in await store.runs(9, T0 + DAY)] == [T0 + 2 * DAY, None]
 
 
 async def much(night: Night) -> None:

@@ -136,10 +136,10 @@ async def test_a_text_that_pretends_to_be_sealed_is_given_back_as_it_was_said(va
 
 @pytest.mark.parametrize("raised", [False, True])
 async def test_what_a_turn_holds_beside_its_words_lies_sealed_too(vault: Vaulted, raised: bool) -> None:
-    scope, beside = vault.stores.scope(), {"parts": [{"name": WORD}], "tool_calls": [{"id": WORD}]}
+    scope, parts, calls = vault.stores.scope(), [{"name": WORD}], [{"id": WORD}]
     made = exchange(scope, "s", 0, ("look at this",))
     label = Sensitivity.INTERNAL if raised else Sensitivity.CONFIDENTIAL
-    turns = tuple(replace(one, sensitivity=label, **beside) for one in made.turns)
+    turns = tuple(replace(one, sensitivity=label, parts=parts, tool_calls=calls) for one in made.turns)
     memories = tuple(memory_of(one) for one in turns)
     await vault.stores.write.commit(replace(made, turns=turns, memories=memories), now=T0)
     if raised:
@@ -148,7 +148,7 @@ async def test_what_a_turn_holds_beside_its_words_lies_sealed_too(vault: Vaulted
         await vault.stores.records.patch_memory(scope, memories[0].memory_id, 1, change, LATER)
     assert WORD not in vault.raw()
     (one,) = (await vault.stores.records.export_turns(scope, limit=10)).rows
-    assert {name: getattr(one.turn, name) for name in beside} == beside
+    assert (one.turn.parts, one.turn.tool_calls) == (parts, calls)
 
 
 @pytest.mark.parametrize("patched", [False, True])

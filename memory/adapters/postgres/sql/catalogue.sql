@@ -79,15 +79,6 @@ LEFT JOIN pg_class c ON c.relnamespace = 'public'::regnamespace AND c.relname = 
 LEFT JOIN pg_policies p ON p.schemaname = 'public' AND p.tablename = t.table_name AND p.policyname = 'visible_scopes'
 WHERE c.oid IS NULL OR NOT c.relforcerowsecurity OR NOT c.relrowsecurity OR p.policyname IS NULL;
 
--- name: embedding_table_of
--- The registered table and dimension of a model.
--- $1 name text, $2 digest text
--- Uses: embedding_models_name_digest_key. Rows: dim, table_name.
-SELECT m.dim, t.table_name
-FROM embedding_models m
-JOIN embedding_tables t USING (model_id)
-WHERE m.name = $1 AND m.digest = $2;
-
 -- name: add_embedding_model
 -- Register a model.
 -- $1 name text, $2 digest text, $3 dim int4

@@ -329,14 +329,6 @@ SELECT memory_id, version, content
 FROM memory_versions
 WHERE tenant_id = $1 AND memory_id = ANY ($2);
 
--- name: exchanges_of_sessions
--- The exchanges of these sessions.
--- $1 tenant uuid, $2 session_ids uuid[]
--- Uses: exchanges_of_session. Rows: exchange_id, scope_id.
-SELECT exchange_id, scope_id
-FROM exchanges
-WHERE tenant_id = $1 AND session_id = ANY ($2);
-
 -- ---------------------------------------------------------------- taking it away
 
 -- name: plan_each_time
@@ -584,14 +576,6 @@ DELETE FROM import_chunks
 WHERE tenant_id = $1 AND scope_id = ANY ($2) AND created_at <= $3;
 
 -- ---------------------------------------------------------------- users
-
--- name: users_of_scopes
--- The users that these scopes are of.
--- $1 tenant uuid, $2 user text
--- Uses: subjects_tenant_id_user_name_key. Rows: subject_id.
-SELECT subject_id
-FROM subjects
-WHERE tenant_id = $1 AND user_name = $2;
 
 -- name: retire_keys
 -- The keys of a subject seal nothing more.

@@ -50,13 +50,6 @@ ORDER BY e.memory_id, e.version, e.window_no;
 DELETE FROM {embeddings}
 WHERE tenant_id = $1 AND memory_id = $2 AND version = $3;
 
--- name: drop_sealed_windows
--- The sealed vectors of a version, once they lie open.
--- $1 tenant uuid, $2 memory_id uuid, $3 version int4, $4 embeddings text
--- Uses: sealed_windows_pkey. Rows: none.
-DELETE FROM sealed_windows
-WHERE tenant_id = $1 AND memory_id = $2 AND version = $3 AND embeddings = $4;
-
 -- name: seal_version
 -- A version's label and texts, which the vault has sealed.
 -- $1 tenant uuid, $2 memory_id uuid, $3 version int4, $4 scope_id int8, $5 content text, $6 attributes jsonb,
