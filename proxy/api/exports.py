@@ -35,6 +35,7 @@ from proxy.gated import readable
 
 NDJSON: Final = "application/x-ndjson"
 _PAGE_ROWS: Final = 500
+_PAGE_BYTES: Final = 4 << 20
 
 
 class Export:
@@ -95,12 +96,14 @@ class Export:
     async def _pages(self, scope: Scope, holder: Holder) -> AsyncIterator[bytes]:
         records, cursor = self._parts.records, None
         while True:
-            turns = await records.export_turns(scope, limit=_PAGE_ROWS, cursor=cursor)
+            turns = await records.export_turns(scope, limit=_PAGE_ROWS, cursor=cursor, bytes_max=_PAGE_BYTES)
             yield _lines([turn_line(turn) for turn in readable(holder, turns.rows, partial(_turn_item, scope))])
             if (cursor := turns.next_cursor) is None:
                 break
         while True:
-            memories = await records.memories(scope, limit=_PAGE_ROWS, cursor=cursor, order="asc")
+            memories = await records.memories(
+                scope, limit=_PAGE_ROWS, cursor=cursor, order="asc", bytes_max=_PAGE_BYTES
+            )
             yield _lines([memory_line(memory) for memory in readable(holder, memories.rows, partial(item_of, scope))])
             if (cursor := memories.next_cursor) is None:
                 break

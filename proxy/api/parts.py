@@ -93,9 +93,10 @@ class Records(Protocol):
         session_id: UUID | None = None,
         to_review: bool = False,
         now: datetime | None = None,
+        bytes_max: int | None = None,
     ) -> Page[MemoryRecord]:
-        """Memories that are neither deleted nor expired, by when they were made; or those to review, by since when.
-        Raises MemoryInvalid for a bad cursor.
+        """Memories that are neither deleted nor expired, by when they were made; or those to review, by since when. Of
+        all kinds and sessions, oldest first, a page may be bound to `bytes_max`. Raises MemoryInvalid for a bad cursor.
         """
 
     async def memory(self, scope: Scope, memory_id: UUID, *, now: datetime | None = None) -> MemoryRecord:
@@ -135,8 +136,10 @@ class Records(Protocol):
     async def sealed_exchange(self, scope: Scope, exchange_id: UUID) -> SealedExchange:
         """The sealed parts of one exchange. Raises NotFound."""
 
-    async def export_turns(self, scope: Scope, *, limit: int, cursor: str | None = None) -> Page[ExportedTurn]:
-        """Every turn once, session by session, in order."""
+    async def export_turns(
+        self, scope: Scope, *, limit: int, cursor: str | None = None, bytes_max: int | None = None
+    ) -> Page[ExportedTurn]:
+        """Every turn once, session by session, in order; a page says `bytes_max` bytes at most, or is one turn."""
 
     async def retrieval_ids(
         self, scope: Scope, *, limit: int, after: UUID, order: Order = "asc"

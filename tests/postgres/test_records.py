@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import AsyncIterator, Awaitable, Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -193,6 +194,24 @@ async def test_an_export_has_every_turn_once_in_the_order_of_its_session(store: 
     assert by_label == {"s0": [0, 1], "s1": [0, 1, 2, 3], "s2": [0, 1]}
     counts = await records.counts(scope)
     assert dataclasses.astuple(counts) == (3, 8, 8)
+
+
+async def test_a_page_of_an_export_holds_so_many_bytes_and_a_long_turn_alone(store: Stores) -> None:
+    """500 turns of 1 MB were half a gigabyte in the process, twice."""
+    for number, chars in enumerate((10, 10, 3_000, 10)):
+        texts = ("a" * chars, "b" * chars)
+        await store.write.commit(exchange(store.scope(), "s", 2 * number, texts), now=T0 + number * HOUR)
+    records, scope = store.records, store.scope()
+    pages: list[list[int]] = []
+    for read in (records.export_turns, partial(records.memories, order="asc", now=T0)):
+        cursor, sizes = None, list[int]()
+        while True:
+            page = await read(scope, limit=6, cursor=cursor, bytes_max=1_000)
+            sizes.append(len(page.rows))
+            if (cursor := page.next_cursor) is None:
+                break
+        pages.append(sizes)
+    assert pages == [[4, 1, 1, 2], [4, 1, 1, 2]]
 
 
 async def test_an_empty_scope_is_empty_and_a_made_up_cursor_is_refused(store: Stores) -> None:

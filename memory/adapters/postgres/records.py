@@ -143,9 +143,10 @@ class Records:
         session_id: UUID | None = None,
         to_review: bool = False,
         now: datetime | None = None,
+        bytes_max: int | None = None,
     ) -> Page[MemoryRecord]:
         """Memories that are neither deleted nor expired `now`, by when they were made; or, oldest first, those that are
-        due for review, by since when.
+        due for review, by since when. Of all kinds and sessions, oldest first, a page may be bound to `bytes_max`.
         """
         scope_id = await self._scopes.find(scope)
         at = read_cursor(cursor, order)
@@ -154,9 +155,11 @@ class Records:
         name = "memories_newest" if order == "desc" else "memories_oldest"
         if to_review:
             name = "memories_to_review"
-        asked = (scope_id, *at, limit + 1, kind, session_id, now or datetime.now(UTC))
+        now = now or datetime.now(UTC)
         async with self._reading(scope, scope_id) as tx:
-            found = await tx.fetch(name, scope.tenant, *asked)
+            if bytes_max is not None:
+                limit = await tx.value("memories_within", scope.tenant, scope_id, *at, limit, bytes_max, now)
+            found = await tx.fetch(name, scope.tenant, scope_id, *at, limit + 1, kind, session_id, now)
             rows = await _with_sources(tx, scope.tenant, found[:limit])
         if len(found) <= limit:
             return Page(rows, None)
@@ -292,13 +295,17 @@ class Records:
             raise NotFound("no such exchange")
         return SealedExchange(**row)
 
-    async def export_turns(self, scope: Scope, *, limit: int, cursor: str | None = None) -> Page[ExportedTurn]:
-        """Every turn once, session by session, in order."""
+    async def export_turns(
+        self, scope: Scope, *, limit: int, cursor: str | None = None, bytes_max: int | None = None
+    ) -> Page[ExportedTurn]:
+        """Every turn once, session by session, in order. A page says `bytes_max` bytes at most, or is one turn."""
         scope_id = await self._scopes.find(scope)
         after = (UUID(int=0), -1) if cursor is None else read_position(cursor)
         if scope_id is None:
             return Page((), None)
         async with self._reading(scope, scope_id) as tx:
+            if bytes_max is not None:
+                limit = await tx.value("turns_within", scope.tenant, scope_id, *after, limit, bytes_max)
             found = await tx.fetch("turns_in_order", scope.tenant, scope_id, *after, limit + 1)
         rows = tuple(_exported(row) for row in found[:limit])
         last = rows[-1].turn if len(found) > limit else None

@@ -100,6 +100,23 @@ WHERE m.tenant_id = $1 AND m.scope_id = $2 AND (m.created_at, m.memory_id) > ($3
 ORDER BY m.created_at, m.memory_id
 LIMIT $5;
 
+-- name: memories_within
+-- How many of those that memories_oldest would give say so many bytes together, one at least.
+-- $1 tenant uuid, $2 scope_id int8, $3 after timestamptz, $4 after_id uuid, $5 limit int8, $6 bytes int8,
+-- $7 now timestamptz
+-- Uses: memories_recent, memory_versions_pkey. Rows: rows.
+SELECT greatest(count(*) FILTER (WHERE said <= $6), 1) AS rows
+FROM (
+    SELECT sum(octet_length(content)) OVER (ORDER BY created_at, memory_id) AS said
+    FROM (
+        SELECT m.created_at, m.memory_id, v.content
+        FROM memories m
+        JOIN memory_versions v ON v.tenant_id = m.tenant_id AND v.memory_id = m.memory_id AND v.version = m.version
+        WHERE m.tenant_id = $1 AND m.scope_id = $2 AND (m.created_at, m.memory_id) > ($3, $4)
+          AND m.deleted_at IS NULL AND (v.expires_at IS NULL OR v.expires_at > $7)
+        ORDER BY m.created_at, m.memory_id
+        LIMIT $5) AS following) AS summed;
+
 -- name: memories_to_review
 -- Facts of a scope that are due for review and still hold, procedures that wait for it or fail, and what is held back,
 -- longest due first, from a cursor on. A fact that was said again since it fell due is as good as reviewed.
@@ -271,6 +288,20 @@ JOIN sessions s ON s.tenant_id = t.tenant_id AND s.session_id = t.session_id
 WHERE t.tenant_id = $1 AND t.scope_id = $2 AND (t.session_id, t.seq) > ($3, $4)
 ORDER BY t.session_id, t.seq
 LIMIT $5;
+
+-- name: turns_within
+-- How many of the turns that turns_in_order would give say so many bytes together, one at least.
+-- $1 tenant uuid, $2 scope_id int8, $3 after_session uuid, $4 after_seq int8, $5 limit int8, $6 bytes int8
+-- Uses: turns_in_order. Rows: rows.
+SELECT greatest(count(*) FILTER (WHERE said <= $6), 1) AS rows
+FROM (
+    SELECT sum(octet_length(content)) OVER (ORDER BY session_id, seq) AS said
+    FROM (
+        SELECT session_id, seq, content
+        FROM turns
+        WHERE tenant_id = $1 AND scope_id = $2 AND (session_id, seq) > ($3, $4)
+        ORDER BY session_id, seq
+        LIMIT $5) AS following) AS summed;
 
 -- name: counts_of_scope
 -- How much a scope holds.
