@@ -299,7 +299,7 @@ def test_a_shared_condition_is_put_in_by_name_and_an_unknown_one_is_refused(tmp_
 
 
 def test_every_query_is_asked_for() -> None:
-    """One that nobody asks for is work that is not done: the sealed vectors of a dropped model stayed because of one."""
+    """One that nobody asks for is work that is not done: a dropped model left its sealed vectors because of that."""
     ours = Path(__file__).parents[2]
     asking = "".join(one.read_text() for part in ("memory", "proxy") for one in (ours / part).rglob("*.py"))
     assert [name for name in QUERIES if f'"{name}"' not in asking and not name.startswith("catalogue_")] == []
