@@ -273,7 +273,7 @@ async def test_the_log_says_where_a_fault_was_met_and_no_name_that_a_person_chos
 class Half:
     """Records whose store goes away behind the first page."""
 
-    async def export_turns(self, scope: Scope, *, limit: int, cursor: str | None) -> Any:
+    async def export_turns(self, scope: Scope, *, limit: int, cursor: str | None, bytes_max: int) -> Any:
         if cursor is not None:
             raise StoreUnavailable("the store went away")
         return SimpleNamespace(rows=[], next_cursor="behind it")
