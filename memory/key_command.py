@@ -11,7 +11,6 @@ import asyncio
 import json
 import re
 import sys
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -31,8 +30,8 @@ from memory.stored import ApiKey
 from policies.capabilities import unknown
 from policies.capability_token import TokenRefused, scope_name
 from policies.key_limits import LimitsInvalid, limits_of
+from policies.text import REPLACEMENT, is_steering
 
-_STEERS: Final = ("Cc", "Cs", "Zl", "Zp")
 _PREFIX: Final = re.compile(r"mp-([0-9a-f]{8})(?:-|$)", re.ASCII)
 
 
@@ -264,7 +263,7 @@ def _line(key: ApiKey, tenant: str, here: Here) -> str:
 
 def _one_line(text: str) -> str:
     """Without what breaks a line or steers a terminal; the names of scopes may hold it."""
-    return "".join("\N{REPLACEMENT CHARACTER}" if unicodedata.category(one) in _STEERS else one for one in text)
+    return "".join(REPLACEMENT if is_steering(one) else one for one in text)
 
 
 def _time(moment: datetime | None) -> str | None:

@@ -7,13 +7,12 @@ chose it) a name that cannot stand in a path.
 from __future__ import annotations
 
 import difflib
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal, TypeVar
 
 from policies.labels import Integrity
-from policies.text import normalised
+from policies.text import is_steering, normalised
 
 Part = Literal[
     "notes", "goal", "plan", "open", "task", "persona", "preference", "entity", "fact", "document", "summary"
@@ -103,7 +102,7 @@ def name_of(raw: str) -> str:
         raise ValueError(f"a checkpoint's name has 1 to {NAME_CHARS_MAX} characters, not {len(name)}")
     if name != name.strip():
         raise ValueError("a checkpoint's name begins and ends with no blank")
-    if name in (".", "..") or "/" in name or any(unicodedata.category(one) in ("Cc", "Cs", "Zl", "Zp") for one in name):
+    if name in (".", "..") or "/" in name or any(map(is_steering, name)):
         raise ValueError(
             "a checkpoint's name holds no /, no control character and no line separator, and is neither . nor .."
         )

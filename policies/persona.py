@@ -8,12 +8,11 @@ refuses (ValueError, naming what is known) what it does not know.
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from policies.text import normalised
+from policies.text import is_steering, normalised
 
 # Each facet with its values; the sentence that a value adds. "" asks for nothing.
 FACETS: Final[Mapping[str, Mapping[str, str]]] = {
@@ -102,7 +101,7 @@ def name_of(raw: str) -> str:
         raise ValueError(f"a persona's name has 1 to {NAME_CHARS_MAX} characters, not {len(name)}")
     if name != name.strip() or name in (".", ".."):
         raise ValueError("a persona's name begins and ends with no blank, and is neither . nor ..")
-    if _RESERVED.search(name) or any(unicodedata.category(one) in ("Cc", "Cs", "Zl", "Zp") for one in name):
+    if _RESERVED.search(name) or any(map(is_steering, name)):
         raise ValueError("a persona's name holds none of / = ;, no control character and no line separator")
     return name
 

@@ -35,6 +35,11 @@ def _in_order(form: Form, run: re.Match[str]) -> str:
     return "".join("".join(sorted(group, key=unicodedata.combining)) for _, group in groups)
 
 
+def is_steering(char: str) -> bool:
+    """Whether a character breaks a line, steers a terminal, or is half of one."""
+    return unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp")
+
+
 def is_sign(code: int) -> bool:
     """Whether a character stands on another one: an accent, a vowel sign, a tone."""
     return unicodedata.category(chr(code)) in ("Mn", "Mc")

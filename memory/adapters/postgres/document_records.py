@@ -16,6 +16,7 @@ from memory.adapters.postgres.audit import AuditLog
 from memory.adapters.postgres.cursors import Order, cursor_of, read_cursor
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.outbox import announce
+from memory.adapters.postgres.own_memory import require_version
 from memory.adapters.postgres.scopes import Scopes
 from memory.audit import Note
 from memory.documents import ChunkRecord, Citation, DocumentRecord, FileFacts, UploadRecord
@@ -119,8 +120,7 @@ class DocumentRecords:
             if locked is None or locked["deleted_at"] is not None:
                 raise NotFound("no such document")
             may(await _read(tx, scope, scope_id, document_id))
-            if version not in (None, locked["version"]):
-                raise Conflict(f"it is at version {locked['version']} by now; read it again", param="If-Match")
+            require_version(locked, version, "document")
             open_ = await tx.fetch("end_open_uploads", tenant, document_id, DELETED, now)
             await tx.run("drop_document_due", tenant, [row["upload_id"] for row in open_])
             shown = [row["memory_id"] for row in await tx.fetch("shown_chunks", tenant, document_id, None)]

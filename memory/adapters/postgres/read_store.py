@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from operator import itemgetter
 from typing import Any, Final, Protocol
@@ -48,7 +48,10 @@ class _Parts:
     sources: Mapping[UUID, Sequence[Any]]
     windows: Mapping[UUID, tuple[tuple[tuple[int, int], ...], NDArray[np.float32]]]
     outdated: Mapping[UUID, Sequence[UUID]]
-    entities: Mapping[UUID, UUID] = field(default_factory=dict)
+    entities: Mapping[UUID, UUID]
+
+
+_NO_PARTS: Final = _Parts({}, {}, {}, {})
 
 
 class Narrowing(Protocol):
@@ -222,7 +225,7 @@ class ReadStore:
             return None
         async with self._database.transaction(tenant, scope_ids, read_only=True) as tx:
             row = await tx.row("rolling_summary", tenant, list(scope_ids), session_id)
-        return None if row is None else self._index_row(row, _Parts({}, {}, {}))
+        return None if row is None else self._index_row(row, _NO_PARTS)
 
     async def standing(self, tenant: UUID, scope_ids: Sequence[int], memory_ids: Sequence[UUID]) -> list[Quoted]:
         """These memories as they are now, also what no prompt gets; those that are not there are not in the list."""
@@ -230,8 +233,7 @@ class ReadStore:
             return []
         async with self._database.transaction(tenant, scope_ids, read_only=True) as tx:
             found = await tx.fetch("memories_standing", tenant, list(scope_ids), list(memory_ids))
-        none = _Parts({}, {}, {})
-        return [Quoted(self._index_row(row, none), row["hidden"], row["successor_id"]) for row in found]
+        return [Quoted(self._index_row(row, _NO_PARTS), row["hidden"], row["successor_id"]) for row in found]
 
     async def checkpoint(self, scope: Scope, name: str, as_of: datetime | None) -> ToLoad | None:
         """What a checkpoint of this very scope names, now or as it was recorded at a moment; None for no such one."""
@@ -287,7 +289,7 @@ class ReadStore:
     ) -> _Parts:
         shown = [row for row in found if row["visible"]]
         if not shown:
-            return _Parts({}, {}, {})
+            return _NO_PARTS
         ids, versions = [row["memory_id"] for row in shown], [row["version"] for row in shown]
         outdated: dict[UUID, list[UUID]] = {}
         corrected: set[tuple[UUID, UUID]] = set()
