@@ -18,8 +18,7 @@ from uuid import UUID
 from memory.adapters.postgres.database import Transaction
 from memory.adapters.postgres.outbox import announce, announce_events
 from memory.adapters.postgres.rows import Place, key_of_its_own
-from memory.adapters.postgres.sealing import vector_of
-from policies.labels import Sensitivity, derived_sensitivity
+from policies.labels import Sensitivity, derived_sensitivity, is_sealed
 
 
 async def classify(tx: Transaction, place: Place, memory_id: UUID, label: Sensitivity, changed_version: int) -> None:
@@ -66,10 +65,9 @@ async def _raise(tx: Transaction, place: Place, ids: Sequence[UUID], label: Sens
     versions = await tx.fetch("versions_of", place.tenant, ids)
     fewer = [row for row in versions if _raised(row, label) != row["sensitivity"]]
     await tx.run_many("seal_version", (_version(place, row, label) for row in fewer))
-    await tx.row("mark_reembedding")  # what is there of each model stays of that model, whichever is served
+    sealed = [(row["memory_id"], row["version"]) for row in versions if is_sealed(Sensitivity(_raised(row, label)))]
     for model in await tx.fetch("stored_models"):
-        await _seal_vectors(tx, place, versions, model["table_name"])
-    await tx.row("unmark_reembedding")
+        await tx.seal_vectors(model["table_name"], place.tenant, sealed)
     return {row["memory_id"] for row in fewer}
 
 
@@ -99,29 +97,6 @@ async def _hide_copies(tx: Transaction, place: Place, copies: Sequence[UUID], la
     await tx.run_many("hide_memory", ((place.tenant, one, place.now, changed) for one in copies))
     shown = [row["memory_id"] for row in locked if row["deleted_at"] is None]
     await announce(tx, place.tenant, place.scope_id, "deleted", shown, by="source", at=place.now)
-
-
-async def _seal_vectors(tx: Transaction, place: Place, versions: Sequence[Any], table: str) -> None:
-    """Vectors that lie open go through the vault, which knows by now that their versions are sealed."""
-    numbers = [(row["memory_id"], row["version"]) for row in versions]
-    ids, of = [one for one, _ in numbers], [number for _, number in numbers]
-    found = await tx.fetch(tx.fitted("open_windows_of", table), place.tenant, ids, of)
-    rows = [
-        (
-            place.tenant,
-            row["scope_id"],
-            row["memory_id"],
-            row["version"],
-            row["window_no"],
-            row["span_start"],
-            row["span_end"],
-            vector_of(row["vector"]),
-        )
-        for row in found
-    ]
-    gone = {(row["memory_id"], row["version"]) for row in found}
-    await tx.run_many(tx.fitted("drop_open_windows", table), ((place.tenant, *one) for one in sorted(gone)))
-    await tx.run_many(tx.fitted("add_embedding", table), rows)
 
 
 def _raised(row: Any, label: Sensitivity) -> str:

@@ -71,6 +71,11 @@ class Vault(Protocol):
     async def opened(self, tx: Transaction, query: Query, arguments: Sequence[Any], rows: list[Any]) -> list[Any]:
         """The rows with what is sealed in them opened."""
 
+    async def seal_vectors(
+        self, tx: Transaction, table: str, tenant: UUID, versions: Sequence[tuple[UUID, int]]
+    ) -> int:
+        """Take the open vectors of these versions out of a model's table and keep them sealed; how many."""
+
 
 class Transaction:
     """One open transaction. Queries are called by name, or as a Query already fitted to an embedding table."""
@@ -131,6 +136,10 @@ class Transaction:
         found: list[Any] = await self._connection.fetchmany(asked.sql, batch) if batch else []
         return found
 
+    async def seal_vectors(self, table: str, tenant: UUID, versions: Sequence[tuple[UUID, int]]) -> None:
+        """The vectors of these versions lie open in a model's table no more."""
+        await self._vault.seal_vectors(self, table, tenant, versions)
+
     async def stream(self, query: str | Query, *arguments: Any) -> AsyncIterator[Any]:
         """Rows of a question that may have very many, some at a time."""
         async for row in self._connection.cursor(self._query(query).sql, *arguments, prefetch=_STREAMED_ROWS):
@@ -169,6 +178,12 @@ class NoKeys:
     async def opened(self, tx: Transaction, query: Query, arguments: Sequence[Any], rows: list[Any]) -> list[Any]:
         """As they are."""
         return rows
+
+    async def seal_vectors(
+        self, tx: Transaction, table: str, tenant: UUID, versions: Sequence[tuple[UUID, int]]
+    ) -> int:
+        """As they are."""
+        return 0
 
 
 _NO_KEYS: Final = NoKeys()

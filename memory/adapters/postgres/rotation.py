@@ -156,13 +156,14 @@ async def _open_vectors(walk: Walk, rows: Sequence[Any]) -> Counts:
     which their walk counts.
     """
     counts = Counts()
-    asked = [row["memory_id"] for row in rows], [row["version"] for row in rows]
+    versions = [(row["memory_id"], row["version"]) for row in rows]
     for model in await walk.tx.fetch("stored_models"):
         table = model["table_name"]
-        found = await walk.tx.fetch(walk.tx.fitted("open_windows_of", table), walk.tenant, *asked)
-        counts.open += len(found)
-        for memory_id, version in [] if walk.dry else sorted({(row["memory_id"], row["version"]) for row in found}):
-            await walk.vault.seal_vectors(walk.tx, table, walk.tenant, memory_id, version)
+        if walk.dry:
+            ids, numbers = [memory_id for memory_id, _ in versions], [number for _, number in versions]
+            counts.open += len(await walk.tx.fetch(walk.tx.fitted("open_windows_of", table), walk.tenant, ids, numbers))
+        else:
+            counts.open += await walk.vault.seal_vectors(walk.tx, table, walk.tenant, versions)
     return counts
 
 

@@ -58,6 +58,9 @@ class KeysOfTransaction:
         return int(await self._tx.value("salt_generation", tenant) or 0)
 
 
+_WINDOW: Final = ("scope_id", "memory_id", "version", "window_no", "span_start", "span_end", "vector")
+
+
 class RowVault:
     """What one transaction has sealed and opened. Knows by that which vectors must not lie open."""
 
@@ -99,31 +102,19 @@ class RowVault:
         for tenant, memory_id, version in rows:
             await self._carry_vectors(tx, query.embeddings, tenant, memory_id, version)
 
-    async def seal_vectors(self, tx: Transaction, table: str, tenant: UUID, memory_id: UUID, version: int) -> None:
-        """Take the open vectors of a version out of the model's table and keep them sealed."""
-        found = await tx.fetch(tx.fitted("open_windows_of", table), tenant, [memory_id], [version])
-        if not found:
-            return
-        key = await self.key_of_scope(tx, tenant, found[0]["scope_id"])
-        await self._put_windows(
-            tx,
-            key,
-            table,
-            [
-                (
-                    tenant,
-                    row["scope_id"],
-                    memory_id,
-                    version,
-                    row["window_no"],
-                    row["span_start"],
-                    row["span_end"],
-                    row["vector"],
-                )
-                for row in found
-            ],
-        )
-        await tx.run(tx.fitted("drop_open_windows", table), tenant, memory_id, version)
+    async def seal_vectors(
+        self, tx: Transaction, table: str, tenant: UUID, versions: Sequence[tuple[UUID, int]]
+    ) -> int:
+        """Take the open vectors of these versions out of a model's table and keep them sealed; how many."""
+        ids, numbers = [memory_id for memory_id, _ in versions], [number for _, number in versions]
+        found = await tx.fetch(tx.fitted("open_windows_of", table), tenant, ids, numbers)
+        for scope_id in sorted({row["scope_id"] for row in found}):
+            key = await self.key_of_scope(tx, tenant, scope_id)
+            here = [(tenant, *(row[name] for name in _WINDOW)) for row in found if row["scope_id"] == scope_id]
+            await self._put_windows(tx, key, table, here)
+        gone = {(row["memory_id"], row["version"]) for row in found}
+        await tx.run_many(tx.fitted("drop_open_windows", table), ((tenant, *one) for one in sorted(gone)))
+        return len(found)
 
     async def _written(self, tx: Transaction, where: Written, row: Sequence[Any]) -> Sequence[Any]:
         tenant, row_id = row[0], row[where.row_id]
@@ -227,7 +218,7 @@ class RowVault:
         was = self._is_sealed.get((memory_id, version), False)
         will = self._is_sealed.get((memory_id, version + 1), False)
         if will:
-            await self.seal_vectors(tx, table, tenant, memory_id, version + 1)
+            await self.seal_vectors(tx, table, tenant, [(memory_id, version + 1)])
         if not was:
             return
         rows = [

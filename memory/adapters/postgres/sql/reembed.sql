@@ -182,11 +182,6 @@ LIMIT $3;
 -- Uses: none. Rows: marked.
 SELECT set_config('mp.reembed', 'on', true) AS marked;
 
--- name: unmark_reembedding
--- The rest of this transaction writes vectors of the served model again.
--- Uses: none. Rows: marked.
-SELECT set_config('mp.reembed', '', true) AS marked;
-
 -- name: may_write_vectors
 -- Raise, as for any vector that is written, where this model is not the one served, or writers are held: no row of what is
 -- sealed comes to its table.
