@@ -144,6 +144,12 @@ SHARED = "MP_TEST_SHARED"
 """Variable that names a directory which all processes of one test run share."""
 
 
+# A test machine is busy: the deadlines are generous here, and tests of a deadline set their own.
+UNHURRIED = {
+    "MEMORY_PROXY_LOG__FORMAT": "text",
+    "MEMORY_PROXY_RECALL__DEADLINE_MS": "5000",
+    "MEMORY_PROXY_LEDGER__DEADLINE_MS": "2500",
+}
 FIRST = ("MEMORY_PROXY_MASTER_KEY", "MEMORY_PROXY_EMBEDDING__", "MEMORY_PROXY_DATABASE__", "MEMORY_PROXY_REDIS__")
 """Settings that a first start answers to."""
 
@@ -186,12 +192,10 @@ def serving(upstream: str, *options: str, env: dict[str, str] | None = None) -> 
     data, log = root / "data", root / "serve.log"
     argv = [sys.executable, "-m", "proxy", "serve", "--upstream", upstream, "--port", "0", "--data-dir", str(data)]
     argv += options
-    # A test machine is busy: the deadline is generous here, and tests of the deadline set their own.
-    always = {"MEMORY_PROXY_LOG__FORMAT": "text", "MEMORY_PROXY_RECALL__DEADLINE_MS": "5000"}
-    extra = {**always, **(env or {})}
+    extra = {**UNHURRIED, **(env or {})}
     shared = SHARED in os.environ  # a recording has no run to share with
     if shared and not any(name.startswith(FIRST) for name in extra):
-        _first_start(data, argv[: len(argv) - len(options)], root / "first.log", always)
+        _first_start(data, argv[: len(argv) - len(options)], root / "first.log", UNHURRIED)
     process = _spawn(argv, log, extra)
     service = Service(process, "", upstream, data, argv, log, extra)
     try:
