@@ -27,7 +27,7 @@ INSTALL_S = 1_200
 WINDOW = "4096"
 STOP_S = 60
 # On a machine that vLLM keeps busy; how fast recall is, is measured elsewhere.
-PATIENT = {"MEMORY_PROXY_RECALL__DEADLINE_MS": "5000"}
+PATIENT = {"MEMORY_PROXY_RECALL__DEADLINE_MS": "5000", "MEMORY_PROXY_LEDGER__DEADLINE_MS": "2500"}
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
