@@ -136,6 +136,12 @@ class Listen(Section):
         description="Allow auth.mode open on an address that is not loopback: whoever reaches the port is trusted.",
     )
     workers: int = Field(default=1, ge=1, le=256, description="Proxy processes; all share one listening socket.")
+    keepalive_s: float = Field(
+        default=75,
+        ge=0,
+        le=86_400,
+        description="Seconds an idle connection is kept; above that of a load balancer in front avoids reset races.",
+    )
     drain_s: float = Field(
         default=30, ge=0, le=86_400, description="Seconds that running streams get to finish on SIGTERM."
     )
@@ -601,6 +607,12 @@ class Limits(Section):
         gt=0,
         le=3600,
         description="Longest silence inside a request's body, else 408.",
+    )
+    answer_idle_timeout_s: float = Field(
+        default=300,
+        gt=0,
+        le=86_400,
+        description="Longest time in which a client takes nothing of what waits for it; then its connection is closed.",
     )
     requests_max: int = Field(
         default=4096,

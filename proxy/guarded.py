@@ -1,8 +1,9 @@
 """The server's end of a connection: bytes from a client in, refusals that say what was wrong out, and time bounds.
 
-Closes a connection whose first request head does not come, and ends a body in whose middle the client falls silent.
+Closes a connection whose first request head does not come, and one whose client takes nothing of what waits for it;
+ends a body in whose middle the client falls silent.
 What the parser refuses is answered 400 or 431 in OpenAI's form; neither answer nor log repeats what was sent.
-Bytes that arrive, however slowly, are never cut: the bound is on silence, not on the whole.
+Bytes that arrive or are taken, however slowly, are never cut: the bound is on silence, not on the whole.
 """
 
 from __future__ import annotations
@@ -35,18 +36,20 @@ class Patience:
 
     head_s: float
     body_idle_s: float
+    answer_idle_s: float
 
 
 class GuardedHandler(RequestHandler):
     """One connection. One timer, set anew when it fires, so that a request pays no more than a time stamp."""
 
-    __slots__ = ("_heard_at", "_patience", "_watch")
+    __slots__ = ("_heard_at", "_patience", "_unread", "_watch")
 
     def __init__(self, manager: Any, patience: Patience, **more: Any) -> None:
         super().__init__(manager, **more)
         self._patience = patience
         self._heard_at = 0.0
         self._watch: asyncio.TimerHandle | None = None
+        self._unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to watch."""
@@ -59,6 +62,7 @@ class GuardedHandler(RequestHandler):
         if self._watch is not None:
             self._watch.cancel()
             self._watch = None
+        self._stop_looking_for_reader()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -74,6 +78,16 @@ class GuardedHandler(RequestHandler):
         if self._reading_paused:
             self._heard_at = self._loop.time()
             super().resume_reading(resume_parser)
+
+    def pause_writing(self) -> None:
+        """More waits for the client than it takes."""
+        super().pause_writing()
+        self._look_for_reader(None)
+
+    def resume_writing(self) -> None:
+        """The client has taken it."""
+        self._stop_looking_for_reader()
+        super().resume_writing()
 
     def handle_error(
         self,
@@ -133,6 +147,26 @@ class GuardedHandler(RequestHandler):
             waited = self._patience.body_idle_s
             self._end(request.content, TooSlow(f"nothing came for {waited:g} s in the middle of the body"))
         self._watch = self._loop.call_later(left_s if left_s > 0 else self._patience.body_idle_s, self._look_for_body)
+
+    def _look_for_reader(self, waited_before: int | None) -> None:
+        """End the connection of a client that took nothing since the last look: its request would be under way, and
+        vLLM at work for it, for as long as its machine is up."""
+        if (transport := self.transport) is None:
+            return
+        waits = transport.get_write_buffer_size()
+        if waited_before is not None and waits >= waited_before:
+            event(log, "nothing_taken", logging.INFO, waits=waits)
+            if self._current_request is not None:
+                cut(self._current_request)
+            else:
+                transport.abort()
+            return
+        self._unread = self._loop.call_later(self._patience.answer_idle_s, self._look_for_reader, waits)
+
+    def _stop_looking_for_reader(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
 
     def _end_what_is_broken(self) -> None:
         """End the body in whose middle the parser gave up: aiohttp queues that as a request behind it, which would be

@@ -22,7 +22,6 @@ from aiohttp import web
 
 from memory.beside import beside, kept_going
 from memory.config import Settings, settings_from_environ
-from memory.config_sections import Limits
 from memory.errors import ConfigInvalid, MemoryProxyFault, ModelFileInvalid, StartFailed
 from memory.serving import ModelMoved
 from memory.telemetry import Metrics, configure_logging, event
@@ -85,7 +84,7 @@ async def _served(wired: Wired, runner: web.AppRunner, settings: Settings, stop:
         # Another worker serves meanwhile: take no request from it before memory is there.
         await asyncio.wait((starting, leaving := _task(_waited(stop))), timeout=REPLACES_WAIT_S, return_when=FIRST)
         leaving.cancel()
-    site = guarded_site(runner, socket.socket(fileno=int(os.environ["MEMORY_PROXY_LISTEN_FD"])), settings.limits)
+    site = guarded_site(runner, socket.socket(fileno=int(os.environ["MEMORY_PROXY_LISTEN_FD"])), settings)
     await site.start()
     _say(SERVES)
     starting.add_done_callback(lambda _: _say(COMPLETE) if wired.readiness.started else None)
@@ -100,19 +99,20 @@ async def _served(wired: Wired, runner: web.AppRunner, settings: Settings, stop:
     await asyncio.gather(starting, return_exceptions=True)
 
 
-def guarded_site(runner: web.AppRunner, sock: socket.socket, limits: Limits) -> GuardedSite:
+def guarded_site(runner: web.AppRunner, sock: socket.socket, settings: Settings) -> GuardedSite:
     """The listening socket with its bounds."""
+    limits = settings.limits
     return GuardedSite(
         runner,
         sock,
-        Patience(limits.head_timeout_s, limits.body_idle_timeout_s),
+        Patience(limits.head_timeout_s, limits.body_idle_timeout_s, limits.answer_idle_timeout_s),
         backlog=1024,
         access_log=None,
         auto_decompress=False,
         max_line_size=LINE_BYTES_MAX,
         max_field_size=LINE_BYTES_MAX,
         max_headers=limits.headers_max,
-        keepalive_timeout=75,
+        keepalive_timeout=settings.listen.keepalive_s,
     )
 
 

@@ -8,11 +8,12 @@ import socket
 import pytest
 from aiohttp import web
 
-from memory.config_sections import Limits
+from memory.config import load_settings
 from proxy.relay import RelayResponse
 from proxy.worker import guarded_site
 
 DRAIN_S = 0.6
+PIECE = 1_048_576
 
 
 @pytest.mark.parametrize("version", [b"1.1", b"1.0"])
@@ -38,7 +39,7 @@ async def test_what_is_under_way_gets_the_time_to_drain_once(lasts_s: float, ver
     runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=DRAIN_S)
     await runner.setup()
     listener = socket.create_server(("127.0.0.1", 0))
-    await guarded_site(runner, listener, Limits()).start()
+    await guarded_site(runner, listener, load_settings(None, {}, {})).start()
     reader, writer = await asyncio.open_connection(*listener.getsockname())
     writer.write(b"GET / HTTP/%b\r\nHost: x\r\n\r\n" % version)
     await reader.readuntil(b"begun")
@@ -79,7 +80,7 @@ async def test_the_last_answer_of_a_connection_says_so(relayed: bool) -> None:
     runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=5)
     await runner.setup()
     listener = socket.create_server(("127.0.0.1", 0))
-    await guarded_site(runner, listener, Limits()).start()
+    await guarded_site(runner, listener, load_settings(None, {}, {})).start()
     reader, writer = await asyncio.open_connection(*listener.getsockname())
     writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
     await begun.wait()
@@ -87,3 +88,60 @@ async def test_the_last_answer_of_a_connection_says_so(relayed: bool) -> None:
     head, _, body = (await reader.read()).partition(b"\r\n\r\n")
     assert (b"\r\nConnection: close" in head, body) == (True, b"done")
     writer.close()
+
+
+@pytest.mark.parametrize("takes", [False, True], ids=["takes nothing", "takes a little at a time"])
+async def test_who_takes_nothing_of_an_answer_is_left(takes: bool) -> None:
+    """Such a client held its place among `limits.requests_max`, and vLLM's work, for as long as its machine was up."""
+    ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+
+    async def streams(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        try:
+            for _ in range(64):
+                await response.write(b" " * PIECE)
+        except BaseException as fault:
+            ended.set_result(type(fault).__name__)
+            raise
+        ended.set_result("whole")
+        return response
+
+    app = web.Application()
+    app.router.add_get("/", streams)
+    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0)
+    await runner.setup()
+    listener = socket.create_server(("127.0.0.1", 0))
+    settings = load_settings(None, {"limits.answer_idle_timeout_s": 0.5}, {})
+    await guarded_site(runner, listener, settings).start()
+    loop = asyncio.get_running_loop()
+    with socket.socket() as client:
+        client.setblocking(False)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
+        await loop.sock_connect(client, listener.getsockname())
+        await loop.sock_sendall(client, b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+        while takes and not ended.done():
+            await loop.sock_recv(client, PIECE // 4)
+            await asyncio.sleep(0.01)
+        assert await asyncio.wait_for(ended, 10) == ("whole" if takes else "CancelledError")
+    await runner.cleanup()
+
+
+@pytest.mark.parametrize(("keepalive_s", "is_kept"), [(0.2, False), (60, True)])
+async def test_an_idle_connection_is_kept_for_as_long_as_is_configured(keepalive_s: float, is_kept: bool) -> None:
+    async def answers(request: web.Request) -> web.StreamResponse:
+        return web.Response(text="done")
+
+    app = web.Application()
+    app.router.add_get("/", answers)
+    runner = web.AppRunner(app, shutdown_timeout=0)
+    await runner.setup()
+    listener = socket.create_server(("127.0.0.1", 0))
+    await guarded_site(runner, listener, load_settings(None, {"listen.keepalive_s": keepalive_s}, {})).start()
+    reader, writer = await asyncio.open_connection(*listener.getsockname())
+    writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    await reader.readuntil(b"done")
+    await asyncio.sleep(1)
+    assert reader.at_eof() is not is_kept
+    writer.close()
+    await runner.cleanup()
