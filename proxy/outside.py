@@ -104,7 +104,8 @@ def require(outside: LooksOutside | None, ask: Ask, credential: Credential) -> N
 async def before(outside: LooksOutside, asked: Asked, chat: ChatRequest) -> tuple[Asked, Came]:
     """Look for what the newest message asks. The request as it goes on, its deadlines beginning now. Never raises."""
     scope = asked.ask.scope
-    question = "" if chat.has_gone_on else chat.query_text  # tools that answer ask nothing
+    # Tools that answer ask nothing, and where nothing is placed no page is needed.
+    question = chat.query_text if chat.placeable and not chat.has_gone_on else ""
     came = Came("nothing")
     try:
         if question:

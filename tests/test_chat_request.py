@@ -171,6 +171,8 @@ def test_no_salt_of_the_client_survives_the_tenants() -> None:
         ([user("hi")], {"continue_final_message": "true"}),
         ([user("hi")], {"echo": True, "add_generation_prompt": False}),
         ([user("hi")], {"echo": 1, "add_generation_prompt": "no"}),
+        ([user("### Task:\nGenerate a concise title.\n<chat_history>\nUSER: hi\n</chat_history>")], {}),
+        ([user("Please generate a concise, 5-word-or-less title for the conversation.\nUser: hi")], {}),
     ],
 )
 def test_nothing_is_placed_where_there_is_no_place(messages: object, others: dict[str, object]) -> None:

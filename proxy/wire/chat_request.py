@@ -28,6 +28,7 @@ from memory.json_spans import (
     without_surrogates,
 )
 from memory.placing import block_edit
+from policies.brought import is_errand
 
 EARLIER_TEXTS = 2
 EARLIER_CHARACTERS = 250
@@ -181,14 +182,17 @@ class ChatRequest:
     @property
     def placeable(self) -> bool:
         """Whether new memory may be placed: in the newest user message, unless the model goes on with its own text, or
-        with that message's, which its answer then begins with: the block would be a part of what was said.
+        with that message's, which its answer then begins with: the block would be a part of what was said. Nor in what
+        a front-end asks for itself: a title would be made of it.
         """
         newest = self.newest_user
         if newest is None or not self.messages[newest].takes_block:
             return False
         adds = self._value("add_generation_prompt")
         is_echoed = self.echo and adds is not None and not is_true(adds)
-        return self.messages[-1].role != "assistant" and not self.continue_final_message and not is_echoed
+        if self.messages[-1].role == "assistant" or self.continue_final_message or is_echoed:
+            return False
+        return not is_errand(self.query_text)
 
     def edited(
         self,
