@@ -46,6 +46,7 @@ def test_a_file_vouches_for_as_much_as_its_key(keyed: Keyed) -> None:
     assert upload(keyed, trusted)["integrity"] == "user"
     assert found(keyed, usual)[0]["integrity"] == "imported"
     answer = keyed.ask(usual, QUESTION)
+    keyed.settle(usual)
     record = keyed.own(usual, "GET", f"/memory/v1/retrievals/{answer.headers['X-Memory-Retrieval']}")
     assert PIRAN in record["block"] and "[document, imported, unverified]" in record["block"]
 

@@ -67,6 +67,7 @@ def test_what_is_remembered_is_found_at_once_as_the_assistants_own(service: Serv
     assert (best["id"], best["role"], best["integrity"]) == (made["id"], "assistant", "assistant")
     chat = ask(service, QUESTION, user)
     assert chat.verdict == "injected"
+    service.settle()
     record = service.call("GET", f"/memory/v1/retrievals/{chat.memory('retrieval')}", X_Memory_User=user)
     assert f" assistant] {FACT}" in record["block"], "and a prompt quotes it under the assistant's name"
 
