@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import http.client
 import http.server
 import json
 import threading
@@ -14,13 +15,16 @@ import pytest
 
 from bench.recall.__main__ import main as recall
 from proxy.__main__ import main
+from proxy.cli import bench
 from proxy.cli.bench import Turn, summary, table
 from tests.service_fixture import Service
 
 
 @contextmanager
-def answering(*events: bytes) -> Iterator[str]:
-    """A service whose chats are these events, a while between them, and the end of the connection."""
+def answering(*events: bytes, heard: list[bytes] | None = None) -> Iterator[str]:
+    """A service whose chats are these events, a while between them, and the end of the connection. `heard`: what it was
+    asked beside chats.
+    """
 
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -36,8 +40,10 @@ def answering(*events: bytes) -> Iterator[str]:
             self.wfile.write(raw)
 
         def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
+            body = self.rfile.read(int(self.headers["Content-Length"]))
             if not self.path.endswith("completions"):
+                if heard is not None:
+                    heard.append(body)
                 self.do_GET()
                 return
             self.send_response(200)
@@ -115,6 +121,29 @@ def test_an_answer_that_breaks_off_is_no_figure(capsys: pytest.CaptureFixture[st
     with answering(b'{"choices": [{"delta": {"content": "a"}}]}') as url:
         assert main(["bench", "--url", url, "--conversations", "1", "--turns", "1"]) == 1
     assert "an answer broke off" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("fault", "code"), [(KeyboardInterrupt(), 130), (ValueError("cut"), 1)], ids=["Ctrl-C", "an answer that breaks off"]
+)
+def test_a_run_that_is_broken_off_in_an_answer_forgets_what_it_left_or_says_so(
+    fault: BaseException, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken_off(answer: http.client.HTTPResponse) -> Iterator[dict[str, object]]:
+        assert answer.readline()
+        raise fault
+        yield {}
+
+    monkeypatch.setattr(bench, "_events", broken_off)
+    events, heard = (b'{"choices": [{"delta": {"content": "a"}}]}',) * 2, list[bytes]()
+    given = ["--conversations", "1", "--turns", "2"]
+    with answering(*events, b"[DONE]", heard=heard) as url:
+        assert main(["bench", "--url", url, *given]) == code
+        assert [json.loads(body)["session"][-5:] for body in heard] == ["-read"]
+        assert "are left" not in capsys.readouterr().err
+        monkeypatch.setattr(bench.Service, "forget", lambda *_: "capability_missing: this key may not")
+        assert main(["bench", "--url", url, *given]) == code
+    assert "are left, without a word of theirs (capability_missing" in capsys.readouterr().err
 
 
 def test_the_first_token_may_be_a_thought_by_either_name(tmp_path: Path) -> None:

@@ -247,10 +247,11 @@ def session_of(run: str, number: int, mode: Mode) -> str:
 
 def forgotten(service: Service, conversations: int, run: str) -> str | None:
     """Forget what `read` noted of the conversations, once it is stored; what is left and why, or None."""
+    service.close()  # an answer that Ctrl-C broke off would be read in place of the next
     try:
         stored = service.stored()
     except (BenchFailed, http.client.HTTPException, OSError, ValueError, KeyError) as fault:
-        return f"the conversations bench-{run}-… are left, without a word of theirs ({fault})"
+        return f"the conversations bench-{run}-… may be left, without a word of theirs ({fault})"
     for number in range(conversations):
         hindered = service.forget(session_of(run, number, "read"))
         if hindered:
@@ -344,7 +345,7 @@ def run_bench(options: Namespace) -> int:
     if min(options.conversations, options.turns, options.tokens) < 1:
         sys.stderr.write("memory-proxy: --conversations, --turns and --tokens are 1 or more\n")
         return 2
-    run = uuid.uuid4().hex[:8]
+    run, left = uuid.uuid4().hex[:8], None
     try:
         headers = scope_headers(options)
         if options.user is None and "Authorization" not in headers:  # a key says whose memory
@@ -364,9 +365,10 @@ def run_bench(options: Namespace) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+    finally:
+        if left:
+            sys.stderr.write(f"memory-proxy: {left}\n")
     sys.stdout.write(f"{model} at {options.url}\n\n{table(told)}")
-    if left:
-        sys.stderr.write(f"memory-proxy: {left}\n")
     return _written(options.json, told, turns) if options.json else 0
 
 
