@@ -87,6 +87,15 @@ def test_what_the_server_does_not_say_is_no_figure() -> None:
     assert "--enable-prompt-tokens-details" in table(found)
 
 
+def test_an_answer_without_cached_tokens_had_none_where_others_say_how_many() -> None:
+    """vLLM leaves `prompt_tokens_details` out where nothing was cached, with --enable-prompt-tokens-details too."""
+    ours = [turn("read", (0, 0), 5, None), turn("read", (0, 1), 5, 30)]
+    found = summary([*ours, turn("off", (0, 0), 4, None), turn("off", (0, 1), 4, None)])
+    assert found["memory"]["cached_share"] == pytest.approx(30 / 80)
+    assert found["off"]["cached_share"] == 0
+    assert "--enable-prompt-tokens-details" not in table(found)
+
+
 def test_a_bench_against_a_service_measures_both_ways_and_leaves_nothing(
     service: Service, user: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -271,28 +271,30 @@ def summary(turns: Sequence[Turn]) -> dict[str, Any]:
         sorted(by_mode["off"], key=lambda turn: (turn.conversation, turn.turn)),
         strict=True,
     )
+    says = any(turn.cached_tokens is not None for turn in turns)
     return {
-        "memory": _of(by_mode["read"]),
-        "off": _of(by_mode["off"]),
+        "memory": _of(by_mode["read"], says),
+        "off": _of(by_mode["off"], says),
         "added_first_ms": _median([ours.first_ms - base.first_ms for ours, base in pairs]),
     }
 
 
-def _of(turns: Sequence[Turn]) -> dict[str, Any]:
+def _of(turns: Sequence[Turn], says: bool) -> dict[str, Any]:
+    """`says`: the server tells what it had cached. vLLM then leaves it out of an answer for which that was nothing."""
     speeds = [
         (turn.answer_tokens - 1) / (turn.total_ms - turn.first_ms) * 1000
         for turn in turns
         if turn.answer_tokens and turn.answer_tokens > 1 and turn.total_ms > turn.first_ms
     ]
-    said = [turn for turn in turns if turn.cached_tokens is not None and turn.prompt_tokens]
+    prompt_tokens = sum(turn.prompt_tokens or 0 for turn in turns) or None
     return {
         "turns": len(turns),
         "first_ms": _median([turn.first_ms for turn in turns]),
         "tokens_per_s": _median(speeds),
         "added_ms": _median([turn.added_ms for turn in turns if turn.added_ms is not None]),
-        "prompt_tokens": sum(turn.prompt_tokens or 0 for turn in turns) or None,
-        "cached_share": sum(turn.cached_tokens or 0 for turn in said) / sum(turn.prompt_tokens or 0 for turn in said)
-        if said
+        "prompt_tokens": prompt_tokens,
+        "cached_share": sum(turn.cached_tokens or 0 for turn in turns) / prompt_tokens
+        if says and prompt_tokens
         else None,
         "statuses": {
             status: sum(turn.status == status for turn in turns) for status in sorted({t.status for t in turns})
