@@ -21,9 +21,9 @@ from tests.service_fixture import Service
 
 
 @contextmanager
-def answering(*events: bytes, heard: list[bytes] | None = None) -> Iterator[str]:
+def answering(*events: bytes, heard: list[bytes] | None = None, status: str | None = "injected") -> Iterator[str]:
     """A service whose chats are these events, a while between them, and the end of the connection. `heard`: what it was
-    asked beside chats.
+    asked beside chats; `status` None: it is no memory-proxy.
     """
 
     class Handler(http.server.BaseHTTPRequestHandler):
@@ -48,6 +48,8 @@ def answering(*events: bytes, heard: list[bytes] | None = None) -> Iterator[str]
                 return
             self.send_response(200)
             self.send_header("Transfer-Encoding", "chunked")
+            if status is not None:
+                self.send_header("X-Memory-Status", status)
             self.end_headers()
             for event in events:
                 said = b"data: " + event + b"\n\n"
@@ -130,6 +132,15 @@ def test_an_answer_that_breaks_off_is_no_figure(capsys: pytest.CaptureFixture[st
     with answering(b'{"choices": [{"delta": {"content": "a"}}]}') as url:
         assert main(["bench", "--url", url, "--conversations", "1", "--turns", "1"]) == 1
     assert "an answer broke off" in capsys.readouterr().err
+
+
+def test_a_model_without_a_proxy_before_it_is_no_comparison(capsys: pytest.CaptureFixture[str]) -> None:
+    said = b'{"choices": [{"delta": {"content": "a"}}]}'
+    with answering(said, b"[DONE]", status=None) as url:
+        assert main(["bench", "--url", url, "--conversations", "1", "--turns", "1"]) == 1
+    shown = capsys.readouterr()
+    assert "is no memory-proxy" in shown.err and "--url" in shown.err
+    assert "memory adds to the first token" not in shown.out
 
 
 @pytest.mark.parametrize(

@@ -112,6 +112,8 @@ class Service:
             )
             if answer.status != 200:
                 raise BenchFailed(f"a chat answered {answer.status}: {_reason(answer.read())}")
+            if "X-Memory-Status" not in answer.headers:
+                raise BenchFailed(f"{self._url} is no memory-proxy, but a model without one: name the proxy with --url")
             return _read(answer, began, mode, place)
         except BenchFailed:
             self.close()  # the next request opens it anew
@@ -196,7 +198,7 @@ def _read(answer: http.client.HTTPResponse, began: float, mode: Mode, place: tup
         first_ms=((first or ended) - began) * 1000,
         total_ms=(ended - began) * 1000,
         added_ms=float(millis) if millis else None,
-        status=(answer.headers.get("X-Memory-Status") or "-").partition(";")[0],
+        status=answer.headers["X-Memory-Status"].partition(";")[0],
         prompt_tokens=usage.get("prompt_tokens"),
         cached_tokens=(usage.get("prompt_tokens_details") or {}).get("cached_tokens"),
         answer_tokens=usage.get("completion_tokens"),
