@@ -143,6 +143,16 @@ def test_a_model_without_a_proxy_before_it_is_no_comparison(capsys: pytest.Captu
     assert "memory adds to the first token" not in shown.out
 
 
+def test_why_prompts_went_without_memory_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    said = b'{"choices": [{"delta": {"content": "a"}}]}'
+    with answering(said, b"[DONE]", status="degraded; reason=overflow; rung=none") as url:
+        assert main(["bench", "--url", url, "--user", "ada", "--conversations", "1", "--turns", "1"]) == 0
+    shown = capsys.readouterr().out
+    assert "status with memory: degraded; reason=overflow; rung=none 1" in shown
+    assert "memory-proxy doctor" in shown
+    assert "--user" not in shown, "ada is named, and has memories"
+
+
 @pytest.mark.parametrize(
     ("fault", "code"), [(KeyboardInterrupt(), 130), (ValueError("cut"), 1)], ids=["Ctrl-C", "an answer that breaks off"]
 )

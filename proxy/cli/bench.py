@@ -198,12 +198,17 @@ def _read(answer: http.client.HTTPResponse, began: float, mode: Mode, place: tup
         first_ms=((first or ended) - began) * 1000,
         total_ms=(ended - began) * 1000,
         added_ms=float(millis) if millis else None,
-        status=answer.headers["X-Memory-Status"].partition(";")[0],
+        status=_status(answer.headers["X-Memory-Status"]),
         prompt_tokens=usage.get("prompt_tokens"),
         cached_tokens=(usage.get("prompt_tokens_details") or {}).get("cached_tokens"),
         answer_tokens=usage.get("completion_tokens"),
         text=text,
     )
+
+
+def _status(said: str) -> str:
+    """What became of memory, with the reason where nothing of it could be placed."""
+    return said if said.startswith("degraded") else said.partition(";")[0]
 
 
 def _events(answer: http.client.HTTPResponse) -> Iterator[dict[str, Any]]:
@@ -319,7 +324,9 @@ def table(found: Mapping[str, Any]) -> str:
     lines.append(f"{'memory adds to the first token':<34}{_number(found['added_first_ms'], 1):>12} ms, turn by turn")
     statuses = found["memory"]["statuses"]
     lines.append("status with memory: " + ", ".join(f"{status} {count}" for status, count in statuses.items()))
-    if not statuses.get("injected"):
+    if any(status.startswith("degraded") for status in statuses):
+        lines.append("where it is degraded, the figures are of prompts without memory: see `memory-proxy doctor`")
+    elif not statuses.get("injected"):
         lines.append("no prompt carried memory: name somebody of whom something is remembered with --user")
     if found["off"]["cached_share"] is None:
         lines.append("vLLM does not say what it had cached: start it with --enable-prompt-tokens-details")
