@@ -143,6 +143,17 @@ def test_a_model_without_a_proxy_before_it_is_no_comparison(capsys: pytest.Captu
     assert "memory adds to the first token" not in shown.out
 
 
+def test_an_answer_without_a_token_has_no_first_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A server that keeps a model's thoughts to itself sends none where these took all tokens there were."""
+    over, told = b'{"choices": [{"delta": {}, "finish_reason": "length"}]}', tmp_path / "b.json"
+    with answering(over, b"[DONE]") as url:
+        assert main(["bench", "--url", url, "--conversations", "1", "--turns", "1", "--json", str(told)]) == 0
+    found = json.loads(told.read_text())
+    assert [one["first_ms"] for one in found["each"]] == [None, None]
+    assert found["memory"]["first_ms"] is found["added_first_ms"] is None
+    assert "without a token, so without a first: 2" in capsys.readouterr().out
+
+
 def test_why_prompts_went_without_memory_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     said = b'{"choices": [{"delta": {"content": "a"}}]}'
     with answering(said, b"[DONE]", status="degraded; reason=overflow; rung=none") as url:

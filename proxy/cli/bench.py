@@ -60,12 +60,14 @@ class BenchFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Turn:
-    """One answer. Milliseconds; tokens as the server counts them, None where it does not say."""
+    """One answer. Milliseconds, of the first token None where none came; tokens as the server counts them, None where
+    it does not say.
+    """
 
     mode: str
     conversation: int
     turn: int
-    first_ms: float
+    first_ms: float | None
     total_ms: float
     added_ms: float | None
     status: str
@@ -195,7 +197,7 @@ def _read(answer: http.client.HTTPResponse, began: float, mode: Mode, place: tup
         mode=mode,
         conversation=place[0],
         turn=place[1],
-        first_ms=((first or ended) - began) * 1000,
+        first_ms=None if first is None else (first - began) * 1000,
         total_ms=(ended - began) * 1000,
         added_ms=float(millis) if millis else None,
         status=_status(answer.headers["X-Memory-Status"]),
@@ -282,7 +284,13 @@ def summary(turns: Sequence[Turn]) -> dict[str, Any]:
     return {
         "memory": _of(by_mode["read"], says),
         "off": _of(by_mode["off"], says),
-        "added_first_ms": _median([ours.first_ms - base.first_ms for ours, base in pairs]),
+        "added_first_ms": _median(
+            [
+                ours.first_ms - base.first_ms
+                for ours, base in pairs
+                if ours.first_ms is not None and base.first_ms is not None
+            ]
+        ),
     }
 
 
@@ -291,12 +299,13 @@ def _of(turns: Sequence[Turn], says: bool) -> dict[str, Any]:
     speeds = [
         (turn.answer_tokens - 1) / (turn.total_ms - turn.first_ms) * 1000
         for turn in turns
-        if turn.answer_tokens and turn.answer_tokens > 1 and turn.total_ms > turn.first_ms
+        if turn.answer_tokens and turn.answer_tokens > 1 and turn.first_ms is not None and turn.total_ms > turn.first_ms
     ]
     prompt_tokens = sum(turn.prompt_tokens or 0 for turn in turns) or None
     return {
         "turns": len(turns),
-        "first_ms": _median([turn.first_ms for turn in turns]),
+        "without_token": sum(turn.first_ms is None for turn in turns),
+        "first_ms": _median([turn.first_ms for turn in turns if turn.first_ms is not None]),
         "tokens_per_s": _median(speeds),
         "added_ms": _median([turn.added_ms for turn in turns if turn.added_ms is not None]),
         "prompt_tokens": prompt_tokens,
@@ -328,6 +337,8 @@ def table(found: Mapping[str, Any]) -> str:
         lines.append("where it is degraded, the figures are of prompts without memory: see `memory-proxy doctor`")
     elif not statuses.get("injected"):
         lines.append("no prompt carried memory: name somebody of whom something is remembered with --user")
+    if empty := found["memory"]["without_token"] + found["off"]["without_token"]:
+        lines.append(f"answers without a token, so without a first: {empty}; thoughts that are not shown need --tokens")
     if found["off"]["cached_share"] is None:
         lines.append("vLLM does not say what it had cached: start it with --enable-prompt-tokens-details")
     return "\n".join(lines) + "\n"
