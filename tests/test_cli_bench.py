@@ -154,6 +154,19 @@ def test_an_answer_without_a_token_has_no_first_one(tmp_path: Path, capsys: pyte
     assert "without a token, so without a first: 2" in capsys.readouterr().out
 
 
+def test_a_list_of_models_that_breaks_off_is_told_in_a_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def cut(*_: object) -> bytes:
+        raise http.client.IncompleteRead(b"{")
+
+    with answering(b"[DONE]") as url:
+        monkeypatch.setattr(http.client.HTTPResponse, "read", cut)
+        assert main(["bench", "--url", url]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith("memory-proxy: ") and "broke off" in said and said.count("\n") == 1
+
+
 def test_why_prompts_went_without_memory_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     said = b'{"choices": [{"delta": {"content": "a"}}]}'
     with answering(said, b"[DONE]", status="degraded; reason=overflow; rung=none") as url:

@@ -101,6 +101,8 @@ class Service:
             if answer.status != 200:
                 raise BenchFailed(f"{self._url}/v1/models answered {answer.status}: {_reason(raw)}")
             return str(json.loads(raw)["data"][0]["id"])
+        except http.client.HTTPException as exc:
+            raise BenchFailed(f"the list of models broke off ({type(exc).__name__}); is vLLM still running?") from exc
         except (KeyError, IndexError, TypeError, ValueError) as exc:
             raise BenchFailed(f"{self._url}/v1/models names no model; say one with --model") from exc
 
