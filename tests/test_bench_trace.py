@@ -159,8 +159,10 @@ def test_what_is_added_is_paired_by_arrival() -> None:
     assert whole["memory_status"] == {"injected; rung=full": 2}
 
 
-def hour(minutes: int, *, rss: float = 1.0, slower: float = 1.0, dearer: float = 1.0) -> list[dict[str, Any]]:
-    """A run whose last ten minutes are so many times worse."""
+def hour(
+    minutes: int, *, rss: float = 1.0, slower: float = 1.0, dearer: float = 1.0, silent: int = 0
+) -> list[dict[str, Any]]:
+    """A run whose last ten minutes are so many times worse; in so many at the end nothing is answered."""
     heard: list[Sample] = []
     readings: list[Reading] = []
     cpu_s = 0.0
@@ -171,7 +173,8 @@ def hour(minutes: int, *, rss: float = 1.0, slower: float = 1.0, dearer: float =
             weight = {"proxy worker 1": 100.0 * (rss if late else 1.0)}
             readings.append(Reading(at_s, weight, {"proxy": cpu_s}, 0.0, 4.0, {"pending": 0}))
             cpu_s += 1.0 * (dearer if late else 1.0)
-            heard.append(sample(OURS, minute * 60 + second, at_s, 0.01 * (slower if late else 1.0)))
+            first_s = None if minute >= minutes - silent else 0.01 * (slower if late else 1.0)
+            heard.append(sample(OURS, minute * 60 + second, at_s, first_s))
     return minutes_of(heard, readings, None)
 
 
@@ -185,6 +188,14 @@ def test_what_grows_over_the_hour_is_missed(what: str, place: int) -> None:
     worse: dict[str, float] = {what: 1.3}
     lines = endurance(hour(40, **worse), "azure x1")
     assert [line.kept for line in lines[:3]] == [at != place for at in range(3)]
+
+
+@pytest.mark.parametrize("silent", [1, 10])
+def test_minutes_without_an_answer_are_told_and_not_stumbled_over(silent: int) -> None:
+    minutes = hour(40, silent=silent)
+    lines = endurance(minutes, "azure x1")
+    assert [line.kept for line in lines[:3]] == [True, silent < 10, True]
+    assert len(endurance(minutes, "azure x1", bounded=True)) == len(lines)
 
 
 def test_with_full_caches_memory_alone_is_judged() -> None:

@@ -6,6 +6,7 @@ arrivals that either way failed are left out of it, and counted as errors.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
@@ -135,7 +136,8 @@ def endurance(minutes: Minutes, name: str, *, bounded: bool = False) -> list[Lin
     first, last = minutes[:WINDOW_MINUTES], minutes[-WINDOW_MINUTES:]
     settled = minutes[RSS_FROM_MINUTE : RSS_FROM_MINUTE + WINDOW_MINUTES]
     grown = _of(last, "rss_total_mib") / _of(settled, "rss_total_mib")
-    slower = _p50(last) / _p50(first)
+    before_ms, after_ms = _p50(first), _p50(last)
+    slower = after_ms / before_ms if before_ms and after_ms else math.inf
     dearer = _of(last, "cpu_ms_per_request") / _of(first[1:], "cpu_ms_per_request")
     lines = [
         at_most(name, "memory of all processes, last ten minutes / minutes 5-15", grown, RSS_GROWTH_MAX),
@@ -155,8 +157,10 @@ def _slower(name: str, figure: str, measured: float, bounded: bool) -> Line:
     return told(name, figure, f"{measured:.3f}") if bounded else at_most(name, figure, measured, SLOWER_MAX)
 
 
-def _p50(rows: Minutes) -> float:
-    return median([row["ttft_ms"][OURS]["p50"] for row in rows if OURS in row["ttft_ms"]])
+def _p50(rows: Minutes) -> float | None:
+    """None where no minute has an answer."""
+    answered = [said["p50"] for row in rows if (said := row["ttft_ms"].get(OURS))]
+    return median(answered) if answered else None
 
 
 def _of(rows: Minutes, member: str) -> float:
