@@ -198,6 +198,18 @@ def test_minutes_without_an_answer_are_told_and_not_stumbled_over(silent: int) -
     assert len(endurance(minutes, "azure x1", bounded=True)) == len(lines)
 
 
+def test_a_service_that_is_not_watched_is_said_to_weigh_nothing_nowhere() -> None:
+    heard = [sample(OURS, minute, minute * 60.0, 0.01) for minute in range(30)]
+    readings = [Reading(second * 30.0, {}, {}, 0.0, 4.0, {"pending": 7}) for second in range(60)]
+    minutes = minutes_of(heard, readings, None)
+    lines = lines_of(summary(heard, None), minutes, "azure x1", None)
+    assert not [line.figure for line in lines if "CPU" in line.figure or "MiB" in line.figure]
+    assert ("waiting in the queue at the end", "7") in [(line.figure, line.measured) for line in lines]
+    assert [line.kept for line in endurance(minutes, "azure x1")] == [None]
+    with pytest.raises(SystemExit):
+        parse_arguments(["--url", "http://x", "--upstream", "http://y"], "python -m bench.soak", PRESET)
+
+
 def test_with_full_caches_memory_alone_is_judged() -> None:
     grown = endurance(hour(40, rss=1.3, slower=1.3, dearer=1.3), "azure x1", bounded=True)
     assert [(line.kept, line.measured) for line in grown[:3]] == [(False, "1.300"), (None, "1.300"), (None, "1.300")]

@@ -160,6 +160,8 @@ def parse_arguments(
         parser.error("--speed and --minutes are above 0")
     if bool(arguments.url) != bool(arguments.upstream):
         parser.error("--url and --upstream go together: service and baseline must lead to the same model")
+    if arguments.url and arguments.endurance and not arguments.pid:
+        parser.error("--endurance judges the service's memory and CPU: name its supervisor with --pid")
     if arguments.url and bounds_of(arguments):
         parser.error("a service that runs already has its own bounds")
     if unknown := sorted(set(arguments.sets.split(",")) - set(SETS)):

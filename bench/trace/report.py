@@ -69,7 +69,7 @@ def minute_row(
         row["rss_total_mib"] = round(median([sum(one.rss_mib.values()) for one in readings]), 1)
         row["hot_mib"] = round(last.hot_mib, 1)
         row["queue"] = dict(last.queue)
-        if seconds > 0:
+        if seconds > 0 and last.cpu_s:  # without a process id nothing is seen of them
             cpu = {kind: round(used - first.cpu_s.get(kind, 0.0), 2) for kind, used in last.cpu_s.items()}
             row["cpu_s"] = cpu
             row["cpu_share"] = round(sum(cpu.values()) / seconds, 3)
@@ -122,7 +122,8 @@ def lines_of(whole: Mapping[str, Any], minutes: Minutes, name: str, baseline: st
         lines.append(
             told(name, "MiB at the end", f"{last['rss_total_mib']:.0f}, hot scopes {last['hot_mib']:.0f} of it")
         )
-        lines.append(told(name, "waiting in the queue at the end", f"{last['queue'].get('pending', 0):.0f}"))
+    if looked := [row for row in minutes if row.get("queue")]:
+        lines.append(told(name, "waiting in the queue at the end", f"{looked[-1]['queue'].get('pending', 0):.0f}"))
     return lines
 
 
