@@ -43,8 +43,8 @@ def lone(at_s: float, tokens: int = 4) -> Arrival:
     return Arrival(at_s, "s-a", None, lambda: [{"role": "user", "content": "hello"}], lambda: "so it is", tokens)
 
 
-def sample(way: str, arrival: int, at_s: float, first_s: float | None) -> Sample:
-    timing = None if first_s is None else Timing(first_s, first_s + 1, True, "injected; rung=full", 2.0)
+def sample(way: str, arrival: int, at_s: float, first_s: float | None, status: str = "injected; rung=full") -> Sample:
+    timing = None if first_s is None else Timing(first_s, first_s + 1, True, status, 2.0)
     return Sample(way, arrival, at_s, 0.001, timing)
 
 
@@ -160,9 +160,11 @@ def test_what_is_added_is_paired_by_arrival() -> None:
 
 
 def hour(
-    minutes: int, *, rss: float = 1.0, slower: float = 1.0, dearer: float = 1.0, silent: int = 0
+    minutes: int, *, rss: float = 1.0, slower: float = 1.0, dearer: float = 1.0, silent: int = 0, bare: int = 0
 ) -> list[dict[str, Any]]:
-    """A run whose last ten minutes are so many times worse; in so many at the end nothing is answered."""
+    """A run whose last ten minutes are so many times worse; in so many at the end nothing is answered, or
+    memory is kept out.
+    """
     heard: list[Sample] = []
     readings: list[Reading] = []
     cpu_s = 0.0
@@ -174,7 +176,8 @@ def hour(
             readings.append(Reading(at_s, weight, {"proxy": cpu_s}, 0.0, 4.0, {"pending": 0}))
             cpu_s += 1.0 * (dearer if late else 1.0)
             first_s = None if minute >= minutes - silent else 0.01 * (slower if late else 1.0)
-            heard.append(sample(OURS, minute * 60 + second, at_s, first_s))
+            status = "degraded; reason=store" if minute >= minutes - bare else "injected; rung=full"
+            heard.append(sample(OURS, minute * 60 + second, at_s, first_s, status))
     return minutes_of(heard, readings, None)
 
 
@@ -185,7 +188,7 @@ def test_an_even_hour_is_kept() -> None:
 
 @pytest.mark.parametrize(("what", "place"), [("rss", 0), ("slower", 1), ("dearer", 2)])
 def test_what_grows_over_the_hour_is_missed(what: str, place: int) -> None:
-    worse: dict[str, float] = {what: 1.3}
+    worse: dict[str, Any] = {what: 1.3}
     lines = endurance(hour(40, **worse), "azure x1")
     assert [line.kept for line in lines[:3]] == [at != place for at in range(3)]
 
@@ -208,6 +211,12 @@ def test_a_service_that_is_not_watched_is_said_to_weigh_nothing_nowhere() -> Non
     assert [line.kept for line in endurance(minutes, "azure x1")] == [None]
     with pytest.raises(SystemExit):
         parse_arguments(["--url", "http://x", "--upstream", "http://y"], "python -m bench.soak", PRESET)
+
+
+@pytest.mark.parametrize("bounded", [False, True])
+def test_an_hour_at_whose_end_memory_is_kept_out_is_not_kept(bounded: bool) -> None:
+    assert any_missed(endurance(hour(40, bare=6), "azure x1", bounded=bounded))
+    assert not any_missed(endurance(hour(40, bare=5), "azure x1", bounded=bounded))
 
 
 def test_with_full_caches_memory_alone_is_judged() -> None:

@@ -21,6 +21,8 @@ MINUTE_S: Final = 60.0
 SHARES: Final = (("p50", 0.5), ("p95", 0.95), ("p99", 0.99))
 RSS_GROWTH_MAX: Final = 1.05
 SLOWER_MAX: Final = 1.2
+# A service that passes through is fast and light: with more of it the other bounds say nothing.
+DEGRADED_MAX: Final = 0.5
 # The bounds of a soak: the last minutes against the first, memory against the first after the caches have filled.
 WINDOW_MINUTES: Final = 10
 RSS_FROM_MINUTE: Final = 5
@@ -144,6 +146,7 @@ def endurance(minutes: Minutes, name: str, *, bounded: bool = False) -> list[Lin
         at_most(name, "memory of all processes, last ten minutes / minutes 5-15", grown, RSS_GROWTH_MAX),
         _slower(name, "p50 to the first byte, last ten minutes / first ten", slower, bounded),
         _slower(name, "CPU a request, last ten minutes / first ten", dearer, bounded),
+        at_most(name, "answers that memory was kept out of, last ten minutes", _degraded(last), DEGRADED_MAX),
         told(name, "of the memory: hot scopes", f"{_of(settled, 'hot_mib'):.0f} -> {_of(last, 'hot_mib'):.0f} MiB"),
     ]
     before, after = _by_process(settled), _by_process(last)
@@ -162,6 +165,13 @@ def _p50(rows: Minutes) -> float | None:
     """None where no minute has an answer."""
     answered = [said["p50"] for row in rows if (said := row["ttft_ms"].get(OURS))]
     return median(answered) if answered else None
+
+
+def _degraded(rows: Minutes) -> float:
+    """The share of the answers that a fault left without memory."""
+    statuses = sum((Counter(row["memory_status"]) for row in rows), Counter[str]())
+    without = sum(count for status, count in statuses.items() if status.startswith("degraded"))
+    return without / max(statuses.total(), 1)
 
 
 def _of(rows: Minutes, member: str) -> float:
