@@ -10,13 +10,16 @@ import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from aiohttp import web
 
 from bench.leak_store import Owner, Words
 from bench.leak_traffic import Call
 from bench.leak_walls import Walls
+
+SEEN: Final = ("upstream request", "answer", "export", "stored record")
+"""Where callers' own words have to be met, or nothing of another's could have been."""
 
 
 @dataclass(slots=True)
@@ -68,6 +71,11 @@ class Model:
         return web.json_response({"object": "list", "data": [{"id": "m", "object": "model", "max_model_len": 131072}]})
 
 
+def unseen_in(found: Findings, walls: Walls) -> list[str]:
+    """The places in which the test saw nothing at all, so that no leak there is no finding."""
+    return [place for place in SEEN if not found.own_words[place]] + ([] if walls.with_power else ["second wall"])
+
+
 def report_of(concurrency: int, owners: Sequence[Owner], found: Findings, walls: Walls) -> dict[str, Any]:
     """What is printed and written."""
     return {
@@ -82,6 +90,7 @@ def report_of(concurrency: int, owners: Sequence[Owner], found: Findings, walls:
         "statuses": dict(found.statuses.most_common()),
         "looked_at": dict(found.looked_at),
         "own_words_seen": dict(found.own_words),
+        "unseen": unseen_in(found, walls),
         "leaks": len(found.leaks),
         "leaks_by_place": dict(Counter(leak["where"] for leak in found.leaks)),
         "leaks_shown": found.leaks[:20],
@@ -118,5 +127,6 @@ def table(report: Mapping[str, Any]) -> str:
         f"leaks {report['leaks']}, served that had to be refused {report['served_that_had_to_be_refused']}",
         f"second wall alone: {wall['queries']} read queries without their filter, {wall['runs']} runs, foreign rows "
         f"{wall['foreign_rows']} (past it {wall['queries_that_show_foreign_rows_past_it']} of them show some)",
+        *(f"{place}: nothing was seen, so nothing is shown" for place in report["unseen"]),
     ]
     return "\n".join(lines)

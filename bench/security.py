@@ -56,6 +56,13 @@ def leaks(report: Report) -> Iterator[Line]:
     yield none("leaks", "foreign ids and canaries, anywhere", report["leaks"], f" in {report['requests']:,} requests")
     yield none("leaks", "served that had to be refused", report["served_that_had_to_be_refused"])
     yield none("leaks", "foreign rows, row-level security alone", wall["foreign_rows"], f" in {wall['runs']} reads")
+    yield from _blind("leaks", report.get("unseen", ()))
+
+
+def _blind(part: str, places: Sequence[str]) -> Iterator[Line]:
+    """A part that could not have seen a fault has found none: said only where it is so."""
+    if places:
+        yield Line(part, "looked at where nothing could be seen", "nowhere", ", ".join(places), False)
 
 
 def attacks(report: Report) -> Iterator[Line]:

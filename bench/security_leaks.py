@@ -6,8 +6,8 @@
 A service of its own with keys and two workers, before a stand-in model that quotes the whole prompt back. Requests
 come with true, forged, missing, doubled and oversized identity; keys are revoked and scopes deleted while they run.
 Looked at are every upstream request, every answer, the log, the metrics, exports, and each stored record of what a
-request was given. Then the second wall alone (bench/leak_walls.py). Exit 1: a foreign word or id anywhere, or a request
-served that had to be refused. Exit 2: it could not run.
+request was given. Then the second wall alone (bench/leak_walls.py). Exit 1: a foreign word or id anywhere, a request
+served that had to be refused, or a place where not even callers' own words were met. Exit 2: it could not run.
 """
 
 from __future__ import annotations
@@ -362,8 +362,8 @@ def main() -> int:
     print(table(report))
     if args.json:
         args.json.write_text(json.dumps(report, indent=1) + "\n")
-    wall = report["second_wall_alone"]
-    return 1 if report["leaks"] or report["served_that_had_to_be_refused"] or wall["foreign_rows"] else 0
+    wrong = (report["leaks"], report["served_that_had_to_be_refused"], report["second_wall_alone"]["foreign_rows"])
+    return 1 if any(wrong) or report["unseen"] else 0
 
 
 if __name__ == "__main__":

@@ -10,6 +10,10 @@ from typing import Any
 import pytest
 
 from bench import security
+from bench.figures import any_missed
+from bench.leak_findings import SEEN, Findings, report_of, table
+from bench.leak_store import Owner, Words
+from bench.leak_walls import Walls
 from bench.security import PARTS, main, read
 
 LEAKS = {
@@ -71,6 +75,20 @@ def test_a_part_that_is_none_is_refused_by_name(capsys: pytest.CaptureFixture[st
         main(["--only", "leeks"])
     assert stopped.value.code == 2
     assert "no part named leeks; there are leaks, attacks" in capsys.readouterr().err
+
+
+def test_a_leak_test_that_saw_nothing_has_kept_nothing(tmp_path: Path) -> None:
+    owner = Owner(0, "t", "u", "p", "qzabcabcabcabc", "qxabcabcabcabc", "Duabc", (), ())
+    words, sights, blind = Words([owner]), Findings(requests=20_000), Walls(runs=135)
+    report = report_of(32, [owner], sights, blind)
+    assert report["leaks"] == 0
+    put(tmp_path, leaks=report)
+    assert any_missed(read(tmp_path / "full", ["leaks"]))
+    assert "second wall: nothing was seen" in table(report)
+    for place in SEEN:
+        sights.look(place, "true", b"says qzabcabcabcabc", owner.identity, words)
+    report = report_of(32, [owner], sights, Walls(runs=135, with_power={"nearest_memories"}))
+    assert report["unseen"] == []
 
 
 def test_every_leak_is_a_missed_bound(tmp_path: Path) -> None:
