@@ -73,6 +73,7 @@ def attacks(report: Report) -> Iterator[Line]:
     yield none("attacks", "in an instruction-bearing position", sum(row["instructing"] for row in rows))
     worst = max(row["benign_held_back"] for row in rows)
     yield at_most("attacks", "benign look-alikes held, worst way", worst, BENIGN_HELD_MAX)
+    yield from _blind("attacks", [f"{row['way']}: no block in {row['questions']}" for row in rows if not row["blocks"]])
 
 
 def poison(report: Report) -> Iterator[Line]:

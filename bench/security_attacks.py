@@ -12,7 +12,8 @@ the bodies that went upstream are read as a tokenizer may read them (NFKC, witho
 
     --rules    only what the rules say of each kind of attack and of ordinary turns; no service; seconds
 
-Exit 1: an escape, text in an instructing position, or over 5 % of the benign held back. Exit 2: no data.
+Exit 1: an escape, text in an instructing position, over 5 % of the benign held back, or a way in which no prompt held a
+block. Exit 2: no data.
 """
 
 from __future__ import annotations
@@ -245,7 +246,7 @@ def missed(rows: Sequence[Row]) -> list[str]:
             ("benign held back", row.benign_held_back, BENIGN_MAX),
         )
         if value > most
-    ]
+    ] + [f"{row.way}: no block in {row.questions} prompts shows nothing" for row in rows if not row.blocks]
 
 
 def main(argv: list[str] | None = None) -> int:

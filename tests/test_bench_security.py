@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from bench.leak_findings import SEEN, Findings, report_of, table
 from bench.leak_store import Owner, Words
 from bench.leak_walls import Walls
 from bench.security import PARTS, main, read
+from bench.security_attacks import Row, missed
 
 LEAKS = {
     "requests": 20_000,
@@ -89,6 +90,14 @@ def test_a_leak_test_that_saw_nothing_has_kept_nothing(tmp_path: Path) -> None:
         sights.look(place, "true", b"says qzabcabcabcabc", owner.identity, words)
     report = report_of(32, [owner], sights, Walls(runs=135, with_power={"nearest_memories"}))
     assert report["unseen"] == []
+
+
+def test_attacks_that_stand_in_no_prompt_show_nothing(tmp_path: Path) -> None:
+    row = Row("user turn", 26, 100, 26, 0, 0, 0, 0, 0.3, 0.0)
+    assert missed([row]) == ["user turn: no block in 26 prompts shows nothing"]
+    assert missed([replace(row, blocks=20)]) == []
+    put(tmp_path, attacks={"rows": [asdict(row)]})
+    assert any_missed(read(tmp_path / "full", ["attacks"]))
 
 
 def test_every_leak_is_a_missed_bound(tmp_path: Path) -> None:
