@@ -97,6 +97,7 @@ def secrets(report: Report) -> Iterator[Line]:
         yield at_most("secrets", f"touched, of {cases['negatives']} negatives", touched, SHARE_OF_NEGATIVES)
     if canaries:
         yield none("secrets", "raw bytes left behind", len(canaries["traces"]), f" of {canaries['planted']} planted")
+        yield from _blind("secrets", canaries.get("unseen", ()))
     for cost in report["cost"]:
         figure = f"an exchange of {cost['characters']:,} characters"
         yield Line("secrets", figure, "", f"{cost['median_ms']:.2f} ms ({cost['p95_ms']:.2f} p95)", None)

@@ -36,6 +36,8 @@ SIZES: Final = (200, 1_000, 4_000, 16_000, 64_000, 256_000)
 ROUNDS: Final = 30
 PREFIX_CHARS: Final = 50
 """A run this long is more than the beginning of a token."""
+PLACES: Final = ("export", "file under pg", "later prompt", "table memory_versions.content", "table turns.content")
+"""Where the control word has to be found, or the hunt saw no secret because it saw nothing."""
 _PATTERN: Final = re.compile(r"\[[^\]\s]*[a-zA-Z0-9]-[a-zA-Z0-9][^\]]*\][{+*]|\[\\w[^\]]*\]\{|%s")
 _REFERENCE: Final = re.compile(r"(?:basic|bearer|token)\s+\$\w", re.IGNORECASE)
 _OPEN: Final = re.compile(r"\"[^\"]{0,10}$")
@@ -87,6 +89,11 @@ class Hunted:
     later_prompt_bytes: int
     control_places: tuple[str, ...]
     traces: tuple[Trace, ...]
+
+    @property
+    def unseen(self) -> list[str]:
+        """Where it has to be found and was not."""
+        return sorted(set(PLACES) - set(self.control_places))
 
 
 def why_empty(case: str) -> str | None:
@@ -196,6 +203,7 @@ def shown(found: Cases | None, hunted: Hunted | None, cost: Sequence[Cost]) -> s
             f"secrets planted     {hunted.planted}, {hunted.exchanges} prompts, raw bytes found {len(hunted.traces)}"
         )
         lines.append(f"the control word is found in {', '.join(hunted.control_places)}")
+        lines += [f"  not in {place}: nothing was seen there" for place in hunted.unseen]
         lines += [f"  {trace.place}: {trace.secret}, {trace.form}" for trace in hunted.traces]
     if cost:
         lines.append(f"{'characters':>12}{'median ms':>12}{'p95 ms':>10}{'CPU ms':>10}")
@@ -204,7 +212,7 @@ def shown(found: Cases | None, hunted: Hunted | None, cost: Sequence[Cost]) -> s
 
 
 def main() -> int:
-    """Command line. 1 where raw bytes were found, or a figure misses its mark (.98, .02)."""
+    """Command line. 1 where raw bytes were found, the control word was not, or a figure misses its mark (.98, .02)."""
     parser = argparse.ArgumentParser(description="Secrets: found, left behind, and what that costs.")
     parser.add_argument("--data", type=Path, default=DATA, help="directory of the evaluation files")
     parser.add_argument("--json", type=file_to_write, metavar="FILE", help="write all figures there")
@@ -221,10 +229,10 @@ def main() -> int:
     if args.json:
         told: dict[str, Any] = {"cost": [asdict(one) for one in cost]}
         told |= {"cases": asdict(found)} if found else {}
-        told |= {"canaries": asdict(hunted)} if hunted else {}
+        told |= {"canaries": asdict(hunted) | {"unseen": hunted.unseen}} if hunted else {}
         args.json.write_text(json.dumps(told, indent=1) + "\n")
     missed = found is not None and (found.share_found < 0.98 or found.share_touched > 0.02)
-    return 1 if missed or (hunted is not None and hunted.traces) else 0
+    return 1 if missed or (hunted is not None and (hunted.traces or hunted.unseen)) else 0
 
 
 if __name__ == "__main__":

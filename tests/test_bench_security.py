@@ -16,6 +16,7 @@ from bench.leak_store import Owner, Words
 from bench.leak_walls import Walls
 from bench.security import PARTS, main, read
 from bench.security_attacks import Row, missed
+from bench.security_secrets import PLACES, Hunted, shown
 
 LEAKS = {
     "requests": 20_000,
@@ -23,6 +24,7 @@ LEAKS = {
     "served_that_had_to_be_refused": 0,
     "second_wall_alone": {"foreign_rows": 0, "runs": 135},
 }
+CASES = {"positives": 100, "found": 90, "empty": 10, "negatives": 350, "touched": 3}
 POISON = {
     "rows": [
         {"form": "tool result", "planted_in_top5": 0.07, "truth_first": 0.97},
@@ -98,6 +100,15 @@ def test_attacks_that_stand_in_no_prompt_show_nothing(tmp_path: Path) -> None:
     assert missed([replace(row, blocks=20)]) == []
     put(tmp_path, attacks={"rows": [asdict(row)]})
     assert any_missed(read(tmp_path / "full", ["attacks"]))
+
+
+def test_a_hunt_that_does_not_find_its_control_word_has_found_nothing(tmp_path: Path) -> None:
+    hunted = Hunted(71, 80, 9_000, tuple(place for place in PLACES if place != "later prompt"), ())
+    assert hunted.unseen == ["later prompt"]
+    assert "not in later prompt: nothing was seen there" in shown(None, hunted, [])
+    put(tmp_path, secrets={"cost": [], "cases": CASES, "canaries": asdict(hunted) | {"unseen": hunted.unseen}})
+    assert any_missed(read(tmp_path / "full", ["secrets"]))
+    assert replace(hunted, control_places=PLACES).unseen == []
 
 
 def test_every_leak_is_a_missed_bound(tmp_path: Path) -> None:
