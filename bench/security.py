@@ -90,7 +90,9 @@ def poison(report: Report) -> Iterator[Line]:
 def secrets(report: Report) -> Iterator[Line]:
     """Of bench.security_secrets."""
     cases, canaries = report.get("cases"), report.get("canaries")
-    if cases:
+    if not cases:
+        yield Line("secrets", "redacted", f">= {SHARE_OF_SECRETS:g}", "not measured: no secret_cases in --data", False)
+    else:
         held = cases["positives"] - cases["empty"]
         yield at_least("secrets", f"redacted, of {held} that hold one", cases["found"] / held, SHARE_OF_SECRETS)
         touched = cases["touched"] / cases["negatives"]

@@ -111,6 +111,13 @@ def test_a_hunt_that_does_not_find_its_control_word_has_found_nothing(tmp_path: 
     assert replace(hunted, control_places=PLACES).unseen == []
 
 
+def test_secrets_without_cases_are_not_measured_and_so_not_kept(tmp_path: Path) -> None:
+    put(tmp_path, secrets={"cost": []})
+    assert [(line.measured, line.kept) for line in read(tmp_path / "full", ["secrets"])] == [
+        ("not measured: no secret_cases in --data", False)
+    ]
+
+
 def test_every_leak_is_a_missed_bound(tmp_path: Path) -> None:
     put(tmp_path, leaks={**LEAKS, "leaks": 1, "second_wall_alone": {"foreign_rows": 2, "runs": 135}})
     assert [line.kept for line in read(tmp_path / "full", ["leaks"])] == [False, True, False]
