@@ -121,6 +121,11 @@ def forget(report: Report) -> Iterator[Line]:
     yield Line("forget", "receipts complete and genuine", "all", f"{report['genuine']}{users}", whole)
     without = report["older_copy_answers_without_journal"]
     yield none("forget", "answers of an older copy", report["older_copy_answers"], f" ({without} without the journal)")
+    if not report["scrub_complete"]:
+        yield Line("forget", "the scrub whole", "yes", "no", False)
+    seen = f"users' words before: {report['power']} of {report['have_words_of_their_own']}"
+    blind = [] if 0 < report["power"] == report["have_words_of_their_own"] else [seen]
+    yield from _blind("forget", [*blind, *([] if without else ["the older copy"])])
     took = report["forget_s"]
     yield Line("forget", "seconds to the receipt", "", f"{took['p50']:.1f} ({took['p95']:.1f} p95)", None)
     yield Line("forget", "seconds of a scrub", "", f"{report['scrub_s']:.1f}", None)

@@ -344,6 +344,7 @@ def passed(report: dict[str, Any]) -> bool:
     none = ("probe_traces", "in_dumps", "in_exports", "in_searches", "others_changed", "in_files_after_scrub")
     whole = report["complete"] == report["genuine"] == report["forgotten"]
     whole = whole and 0 < report["power"] == report["have_words_of_their_own"]
+    whole = whole and report["older_copy_answers_without_journal"] > 0  # else the older copy had nothing to tell
     return whole and report["scrub_complete"] and not any(report[name] for name in (*none, "older_copy_answers"))
 
 

@@ -16,6 +16,7 @@ from bench.leak_store import Owner, Words
 from bench.leak_walls import Walls
 from bench.security import PARTS, main, read
 from bench.security_attacks import Row, missed
+from bench.security_forget import passed
 from bench.security_secrets import PLACES, Hunted, shown
 
 LEAKS = {
@@ -23,6 +24,16 @@ LEAKS = {
     "leaks": 0,
     "served_that_had_to_be_refused": 0,
     "second_wall_alone": {"foreign_rows": 0, "runs": 135},
+}
+FORGET = {
+    **dict.fromkeys(("probe_traces", "in_dumps", "in_exports", "in_searches", "in_files_after_scrub"), 0),
+    **dict.fromkeys(("forgotten", "complete", "genuine", "others", "power", "have_words_of_their_own"), 5),
+    "others_changed": 0,
+    "scrub_complete": True,
+    "scrub_s": 2.5,
+    "older_copy_answers": 0,
+    "older_copy_answers_without_journal": 38,
+    "forget_s": {"p50": 0.5, "p95": 0.7},
 }
 CASES = {"positives": 100, "found": 90, "empty": 10, "negatives": 350, "touched": 3}
 POISON = {
@@ -116,6 +127,21 @@ def test_secrets_without_cases_are_not_measured_and_so_not_kept(tmp_path: Path) 
     assert [(line.measured, line.kept) for line in read(tmp_path / "full", ["secrets"])] == [
         ("not measured: no secret_cases in --data", False)
     ]
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [{"power": 4}, {"power": 0, "have_words_of_their_own": 0}, {"scrub_complete": False},
+     {"older_copy_answers_without_journal": 0}],
+    ids=["a user unseen", "none seen", "half a scrub", "an empty copy"],
+)  # fmt: skip
+def test_what_the_part_about_forgetting_fails_by_is_in_the_table(fault: dict[str, Any], tmp_path: Path) -> None:
+    assert passed(FORGET)
+    put(tmp_path, forget=FORGET)
+    assert not any_missed(read(tmp_path / "full", ["forget"]))
+    assert not passed({**FORGET, **fault})
+    (tmp_path / "full" / "forget.json").write_text(json.dumps({**FORGET, **fault}))
+    assert any_missed(read(tmp_path / "full", ["forget"]))
 
 
 def test_every_leak_is_a_missed_bound(tmp_path: Path) -> None:
