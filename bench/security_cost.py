@@ -16,7 +16,6 @@ import asyncio
 import json
 import os
 import sys
-import tempfile
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -30,6 +29,7 @@ import aiohttp
 from bench.fake_vllm.launch import READY_PREFIX, command_line
 from bench.overhead.processes import CpuMeter, free_port, started, used_between, wait_ready
 from bench.stats import paired_differences, quantile
+from bench.work_folder import work_folder
 from memory.adapters.postgres.database import Database
 from memory.adapters.postgres.keys import KeyStore
 from memory.adapters.postgres.rotation import Rotation
@@ -86,8 +86,11 @@ def compared(off: Sequence[float], on: Sequence[float]) -> Compared:
 
 async def measure(memories: int, requests: int, batches: int, lines: int) -> dict[str, Any]:
     """Start everything, fill it, and measure."""
-    root = Path(tempfile.mkdtemp(prefix="mp-law-"))
-    root.chmod(0o755)  # Postgres runs as nobody where this runs as root
+    with work_folder(prefix="mp-law-") as root:
+        return await _measured(root, memories, requests, batches, lines)
+
+
+async def _measured(root: Path, memories: int, requests: int, batches: int, lines: int) -> dict[str, Any]:
     async with (
         _upstream() as upstream,
         _side("off", OFF, upstream, root) as off,

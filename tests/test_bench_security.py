@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from bench import security
+from bench import security, security_cost
 from bench.figures import any_missed
 from bench.leak_findings import SEEN, Findings, report_of, table
 from bench.leak_store import Owner, Words
@@ -142,6 +145,25 @@ def test_what_the_part_about_forgetting_fails_by_is_in_the_table(fault: dict[str
     assert not passed({**FORGET, **fault})
     (tmp_path / "full" / "forget.json").write_text(json.dumps({**FORGET, **fault}))
     assert any_missed(read(tmp_path / "full", ["forget"]))
+
+
+async def test_what_the_law_costs_leaves_no_stores_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    @asynccontextmanager
+    async def started(name: str, _: object, upstream: str, root: Path) -> AsyncIterator[security_cost.Side]:
+        (root / name).mkdir()
+        raise security_cost.NotAsMeant("not today")
+        yield
+
+    @asynccontextmanager
+    async def upstream() -> AsyncIterator[str]:
+        yield "http://127.0.0.1:1"
+
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(security_cost, "_side", started)
+    monkeypatch.setattr(security_cost, "_upstream", upstream)
+    with pytest.raises(security_cost.NotAsMeant):
+        await security_cost.measure(1, 1, 1, 1)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_every_leak_is_a_missed_bound(tmp_path: Path) -> None:
