@@ -82,7 +82,8 @@ def _soak(settings: Mapping[str, Any]) -> str:
 def _by_its_members(report: Report) -> str | None:
     """Which benchmark wrote a report that does not say so."""
     if "scenarios" in report and "kept" in report:
-        return "faults-rounds" if report["setting"]["only"] == ["rounds"] else "faults"
+        only = report["setting"]["only"]
+        return "faults" if only is None else "faults-rounds" if only == ["rounds"] else None  # some of them: a look
     if "sets" in report and all("ours" in one for one in report["sets"].values()):
         return "recall"
     return "overhead" if "paces" in report else "prefix-cache-vllm" if "real" in report else None

@@ -14,6 +14,7 @@ from bench.faults import __main__ as command
 from bench.faults.clocks import disorder
 from bench.faults.link import Link
 from bench.faults.result import Finding, Told, as_json, at_least, at_most, none, so, table
+from bench.report import named_report
 from bench.faults.rounds import OtherRun, judged, legs, merged, read_progress, write_progress
 
 
@@ -136,7 +137,9 @@ def test_what_was_judged_before_a_fault_of_the_bench_is_written(
     with pytest.raises(RuntimeError, match="foresaw"):
         command.main()
     assert "kept" in capsys.readouterr().out.splitlines()[-1]
-    assert [one["name"] for one in json.loads((tmp_path / "faults.json").read_text())["scenarios"]] == ["dns"]
+    report = json.loads((tmp_path / "faults.json").read_text())
+    assert [one["name"] for one in report["scenarios"]] == ["dns"]
+    assert named_report(report, tmp_path) is None, "one that was cut off takes no whole one's place on the page"
 
 
 async def test_a_link_that_vanished_says_nothing_and_closes_nothing_and_heals_for_new_connections() -> None:

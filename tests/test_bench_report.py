@@ -63,6 +63,12 @@ def test_a_look_takes_no_soak_s_place(tmp_path: Path) -> None:
     assert "the hour" in filled_from(tmp_path)
 
 
+@pytest.mark.parametrize(("only", "name"), [(None, "faults"), (["rounds"], "faults-rounds"), (["dns"], None)])
+def test_some_faults_take_no_place_of_all(only: list[str] | None, name: str | None) -> None:
+    report = {"kept": True, "setting": {"only": only, "rounds": 6}, "scenarios": []}
+    assert named_report(report, Path("a.json")) == name
+
+
 @pytest.mark.parametrize(
     ("settings", "name"),
     [
@@ -111,7 +117,7 @@ def test_reports_older_than_lines_are_read(tmp_path: Path) -> None:
     (tmp_path / "s.json").write_text(json.dumps(as_json([LINE])))
     promise = {"promise": "lost", "asked": "0", "found": "3", "kept": False}
     broken = {"name": "dns", "findings": [promise], "skipped": None, "broken": None, "verdict": "missed"}
-    faults = {"kept": False, "setting": {"only": ["dns"]}, "scenarios": [broken]}
+    faults = {"kept": False, "setting": {"only": None}, "scenarios": [broken]}
     (tmp_path / "f.json").write_text(json.dumps(faults))
     turn = {"scenario": "turn", "ratio": 0.971, "raw_ratio": 1.1}
     (tmp_path / "v.json").write_text(json.dumps({"settings": {"bound": 0.98}, "real": [turn]}))

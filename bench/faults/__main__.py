@@ -106,9 +106,9 @@ def main() -> int:
     signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
     root = Path(tempfile.mkdtemp(prefix="mp-faults-"))
     root.chmod(0o755)  # the embedded Postgres runs as another account where we are root
-    all_told: list[Told] = []
+    names, all_told = list(options.only or SCENARIOS), list[Told]()
     try:
-        for name in options.only or SCENARIOS:
+        for name in names:
             one = asyncio.run(tell(name, options, root))
             all_told.append(one)
             print(told(one), flush=True)
@@ -129,13 +129,14 @@ def main() -> int:
             shutil.rmtree(root, ignore_errors=True)
         if all_told:  # what was judged before a fault of ours, or Ctrl-C, is told too
             print(f"\n{table(all_told)}", flush=True)
-            _write(options, all_told)
+            _write(options, all_told, complete=len(all_told) == len(names))
     return 0 if all(one.kept for one in all_told) else 1
 
 
-def _write(options: argparse.Namespace, all_told: list[Told]) -> None:
+def _write(options: argparse.Namespace, all_told: list[Told], *, complete: bool) -> None:
     setting = {name: str(value) if isinstance(value, Path) else value for name, value in vars(options).items()}
-    report = json.loads(json.dumps(as_json(all_told, {**setting, "machine": platform.platform()}), default=str))
+    whole = {"complete": complete, **as_json(all_told, {**setting, "machine": platform.platform()})}
+    report = json.loads(json.dumps(whole, default=str))
     if options.json is not None:
         options.json.write_text(json.dumps(report, indent=1) + "\n")
     if options.plot is not None:
