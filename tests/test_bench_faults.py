@@ -10,12 +10,16 @@ from pathlib import Path
 
 import pytest
 
+from bench.crash.service import Service, Shape
 from bench.faults import __main__ as command
+from bench.faults import names
 from bench.faults.clocks import disorder
+from bench.faults.levers import Levers
 from bench.faults.link import Link
 from bench.faults.result import Finding, Told, as_json, at_least, at_most, none, so, table
-from bench.report import named_report
 from bench.faults.rounds import OtherRun, judged, legs, merged, read_progress, write_progress
+from bench.faults.scene import Place
+from bench.report import named_report
 
 
 def leg(**more: object) -> dict[str, object]:
@@ -140,6 +144,23 @@ def test_what_was_judged_before_a_fault_of_the_bench_is_written(
     report = json.loads((tmp_path / "faults.json").read_text())
     assert [one["name"] for one in report["scenarios"]] == ["dns"]
     assert named_report(report, tmp_path) is None, "one that was cut off takes no whole one's place on the page"
+
+
+async def test_the_wait_for_an_answer_counts_as_time_until_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    async def late(url: str, number: int, patience_s: float) -> list[tuple[int, float]]:
+        await asyncio.sleep(0.3)
+        return [(200, 0.3)] * number
+
+    async def never(url: str, number: int, patience_s: float) -> list[tuple[int, float]]:
+        await asyncio.sleep(0.1)
+        return [(502, 0.1)] * number
+
+    monkeypatch.setattr(names, "BACK_S", 0.2)
+    place, levers = Place(tmp_path, lambda _: None), Levers(tmp_path / "levers.so", tmp_path / "levers.page")
+    for asked in (late, never):
+        monkeypatch.setattr(names, "ask", asked)
+        [found], _ = await names._answered(Service(Shape(tmp_path, "http://x")), levers, place)
+        assert not found.kept, found
 
 
 async def test_a_link_that_vanished_says_nothing_and_closes_nothing_and_heals_for_new_connections() -> None:
