@@ -16,6 +16,7 @@ from bench.faults import names
 from bench.faults.clocks import disorder
 from bench.faults.levers import Levers
 from bench.faults.link import Link
+from bench.faults.restarts import _replaced
 from bench.faults.result import Finding, Told, as_json, at_least, at_most, none, so, table
 from bench.faults.rounds import OtherRun, judged, legs, merged, read_progress, write_progress
 from bench.faults.scene import Place
@@ -161,6 +162,13 @@ async def test_the_wait_for_an_answer_counts_as_time_until_it(monkeypatch: pytes
         monkeypatch.setattr(names, "ask", asked)
         [found], _ = await names._answered(Service(Shape(tmp_path, "http://x")), levers, place)
         assert not found.kept, found
+
+
+def test_workers_that_are_gone_are_not_replaced() -> None:
+    assert _replaced({1, 2}, {3, 4}, 2)
+    assert not _replaced({1, 2}, set(), 2)
+    assert not _replaced({1, 2}, {3}, 2)
+    assert not _replaced({1, 2}, {2, 3}, 2)
 
 
 async def test_a_link_that_vanished_says_nothing_and_closes_nothing_and_heals_for_new_connections() -> None:

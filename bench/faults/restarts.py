@@ -10,7 +10,7 @@ import signal
 import subprocess
 import tarfile
 import time
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from pathlib import Path
 from typing import Any, Final
 
@@ -48,15 +48,21 @@ async def rolling(place: Place) -> tuple[list[Finding], dict[str, Any]]:
             began = time.monotonic()
             while time.monotonic() - began < ROLL_S:
                 now = set(scene.service.processes().get("proxy worker", ()))
-                if len(now) == scene.service.shape.proxy_workers and not now & before:
+                if _replaced(before, now, scene.service.shape.proxy_workers):
                     break
                 await asyncio.sleep(0.1)
             took.append(time.monotonic() - began)
-            scene.findings.append(so(f"roll {number + 1} replaced every worker", not now & before))
+            whole = _replaced(before, now, scene.service.shape.proxy_workers)
+            scene.findings.append(so(f"roll {number + 1} replaced every worker", whole))
             await scene.talk(1.0, "rolled")
         figures = await scene.finish()
         scene.findings.append(at_least("acknowledged", figures["acknowledged"], 50))
         return scene.findings, {**figures, "roll_s": took}
+
+
+def _replaced(before: Set[int], now: Set[int], workers: int) -> bool:
+    """Whether as many workers run as there are to be, none of them an old one."""
+    return len(now) == workers and not now & before
 
 
 async def shutdown(place: Place) -> tuple[list[Finding], dict[str, Any]]:
