@@ -1,7 +1,7 @@
 """`python -m bench.crash`: kill a service's processes for some rounds under traffic, then count.
 
-In: options. Out: progress on stderr, the table on stdout, JSON where asked. Exit 0: nothing acknowledged was lost or
-stored twice, and no completion failed because of memory; 1: one was; 2: it could not be run.
+In: options. Out: progress on stderr, the table on stdout, JSON where asked. Exit 0: something was acknowledged, nothing
+of it was lost or stored twice, and no completion failed because of memory; 1: it was not so; 2: it could not be run.
 """
 
 import argparse

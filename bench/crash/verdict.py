@@ -70,8 +70,8 @@ class Verdict:
 
     @property
     def kept(self) -> bool:
-        """Whether the promise held."""
-        return not (self.lost or self.doubled or self.gaps or self.dead)
+        """Whether the promise held; one that was never given did not."""
+        return self.acknowledged > 0 and not (self.lost or self.doubled or self.gaps or self.dead)
 
 
 async def judge(dsn: str, data: Path, acknowledged: Sequence[Acknowledged], dead: int) -> Verdict:

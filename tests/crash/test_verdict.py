@@ -14,8 +14,8 @@ def test_a_missing_mark_is_lost_and_a_second_one_is_doubled() -> None:
 
 def test_one_fault_anywhere_breaks_the_promise() -> None:
     def verdict(**faults: object) -> Verdict:
-        whole = {"turns": FINE, "exchanges": FINE, "memories": FINE, "gaps": (), "dead": 0}
-        return Verdict(acknowledged=3, exchange_rows=3, **{**whole, **faults})  # type: ignore[arg-type]
+        whole = {"acknowledged": 3, "turns": FINE, "exchanges": FINE, "memories": FINE, "gaps": (), "dead": 0}
+        return Verdict(exchange_rows=3, **{**whole, **faults})  # type: ignore[arg-type]
 
     assert verdict().kept
     for faults in (
@@ -24,5 +24,6 @@ def test_one_fault_anywhere_breaks_the_promise() -> None:
         {"memories": Compared(("a",), ())},
         {"gaps": ("a session",)},
         {"dead": 1},
+        {"acknowledged": 0},
     ):
         assert not verdict(**faults).kept
