@@ -8,18 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from aiohttp import test_utils, web
 
 from bench import capture, series_plot
 from bench.fake_vllm.launch import running_fake_vllm
 from bench.figures import Line
 from bench.overhead.load import Target
-from bench.overhead.measure import Latency, Pace, Plan, Questions
+from bench.overhead.measure import Latency, Pace, Plan, Questions, TargetFailed
 from bench.overhead.report import BASELINE, DIRECT
 from bench.own_valkey import own_valkey
 from bench.rivals import RIVALS, Rival, RivalLeftOut, programs_of
 from bench.search_times import growth
 from bench.search_times.fill import FILLER_MEMORIES
-from bench.speed.__main__ import parse_arguments
+from bench.speed import __main__ as speed
+from bench.speed.__main__ import parse_arguments, scope_held
 from bench.speed.measure import Repeated, measure_paired, stage_sums, stages_between
 from bench.speed.report import CONTROL, OFF, ON, READ, REPEATED, WRITE, lines_of
 
@@ -135,6 +137,22 @@ async def test_a_rival_that_cannot_be_installed_is_left_out(tmp_path: Path) -> N
     nowhere = Rival("x", str(tmp_path / "no-such-package"), RIVALS["litellm"].start, "/", "")
     with pytest.raises(RivalLeftOut, match="cannot be installed"):
         await programs_of(nowhere, tmp_path / "cache")
+
+
+@pytest.mark.parametrize(("status", "said"), [(503, {"error": {}}), (200, {"rung": "no-rerank"})])
+async def test_a_search_that_fails_does_not_hold_the_scope(
+    status: int, said: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(_: web.Request) -> web.Response:
+        return web.json_response(said, status=status)
+
+    monkeypatch.setattr(speed, "SETTLE_MAX_S", 0.2)
+    app = web.Application()
+    app.router.add_post("/memory/v1/search", refused)
+    async with test_utils.TestServer(app) as server:
+        target = Target(ON, str(server.make_url("")).rstrip("/"))
+        with pytest.raises(TargetFailed, match="not loaded"):
+            await scope_held(target, 1, Questions(), lambda text: None)
 
 
 def test_repeated_questions_are_few_and_never_those_asked_once() -> None:
