@@ -107,6 +107,14 @@ def test_each_bound_can_be_missed(changes: dict[str, Any], figure: str) -> None:
     assert figure in line.figure
 
 
+@pytest.mark.parametrize(
+    "status", ["degraded; reason=deadline; rung=none", "injected; reason=embedder; rung=lexical", "empty", ""]
+)
+def test_memory_that_did_not_take_part_costs_nothing_and_is_not_kept(status: str) -> None:
+    [line] = missed(found(latency={ON: added(0.5, 0.6, 1.0) | {"memory_status": {"injected": 49, status: 51}}}))
+    assert line.figure == "memory status" and status in line.measured
+
+
 def test_a_ratio_to_what_is_below_chance_is_not_judged() -> None:
     lines = lines_of(found(latency={BASELINE: added(0.8, -0.1, 2.0)}), EMBEDDING, EMBEDDING, 64, {})
     [line] = [line for line in lines if "p50 / plain" in line.figure]
