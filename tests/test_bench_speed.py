@@ -19,7 +19,9 @@ from bench.overhead.report import BASELINE, DIRECT
 from bench.own_valkey import own_valkey
 from bench.rivals import RIVALS, Rival, RivalLeftOut, programs_of
 from bench.search_times import growth
+from bench.search_times.calls import Timed
 from bench.search_times.fill import FILLER_MEMORIES
+from bench.search_times.measure import Hot
 from bench.speed import __main__ as speed
 from bench.speed.__main__ import parse_arguments, scope_held
 from bench.speed.measure import Repeated, measure_paired, stage_sums, stages_between
@@ -208,7 +210,14 @@ def test_stages_are_means_of_what_passed_in_between() -> None:
 def grown(factor: float) -> dict[str, dict[str, Any]]:
     def one(p50: float) -> dict[str, Any]:
         times = {"p50": p50, "p99": p50 * 2}
-        return {"chat_ms": times, "search_ms": times, "embedding_ms": times, "bytes": 1 << 20}
+        answered = {"chat_ms": {"full": 9}, "search_ms": {"full": 9, "no-rerank": 1}}
+        return {
+            "chat_ms": times,
+            "search_ms": times,
+            "embedding_ms": times,
+            "answered": answered,
+            "bytes": 1 << 20,
+        }
 
     return {"10000": one(5.0), "1000000": one(5.0 * factor), "10000000": one(50.0)}
 
@@ -220,6 +229,16 @@ def test_growth_is_judged_at_the_second_size_and_told_beyond(factor: float, kept
     assert [line.kept for line in judged] == [kept, kept]
     assert any("10,000,000" in line.figure and line.measured == "10.000" for line in lines)
     assert growth.lines_of({"10000": grown(1)["10000"]})
+
+
+def test_growth_of_chats_without_memory_is_not_kept() -> None:
+    sizes = grown(0.2)
+    sizes["1000000"]["answered"] = {"chat_ms": {"store": 200}, "search_ms": {"full": 200}}
+    [line] = [line for line in growth.lines_of(sizes) if line.kept is False]
+    assert "a chat" in line.figure and line.measured == "{'store': 200}"
+    timed = [Timed(1.0, 1.0, "full"), Timed(1.0, 1.0, "deadline")]
+    told = growth.size_json(Hot([1.0], timed, timed[1:], {}), 1.0, 1)
+    assert told["answered"] == {"chat_ms": {"deadline": 1}, "search_ms": {"full": 1, "deadline": 1}}
 
 
 def test_a_store_grows_to_the_size_asked_for_around_the_same_scope() -> None:

@@ -17,6 +17,7 @@ import shutil
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -98,6 +99,10 @@ def size_json(hot: Hot, fill_s: float, bytes_on_disk: int) -> dict[str, Any]:
         "embedding_ms": Summary.of(hot.embedding_ms).as_json(),
         "search_ms": Summary.of([one.service_ms for one in hot.searches]).as_json(),
         "chat_ms": Summary.of([one.service_ms for one in hot.chats]).as_json(),
+        "answered": {
+            "chat_ms": dict(Counter(one.answered for one in hot.chats)),
+            "search_ms": dict(Counter(one.answered for one in hot.searches)),
+        },
         "cpu_ms": dict(hot.cpu_ms),
         "fill_s": round(fill_s, 1),
         "bytes": bytes_on_disk,
@@ -115,6 +120,8 @@ def lines_of(sizes: Mapping[str, Mapping[str, Any]]) -> list[Line]:
             share = large[name]["p50"] / small[name]["p50"]
             judged = of == stores[:2]
             lines.append(at_most("growth", said, share, GROWTH_MAX) if judged else told("growth", said, f"{share:.3f}"))
+            if judged and (odd := _not_in_full(name, small, large)):
+                lines.append(Line("growth", f"{figure}: answered from the index", "the most", odd, False))
     for store in stores:
         one = sizes[str(store)]
         times = ", ".join(
@@ -123,6 +130,12 @@ def lines_of(sizes: Mapping[str, Mapping[str, Any]]) -> list[Line]:
         )
         lines.append(told("growth", f"a store of {store:,}, p50 / p99", f"{times} ms; {one['bytes'] >> 20:,} MiB"))
     return lines
+
+
+def _not_in_full(name: str, *sizes: Mapping[str, Any]) -> str:
+    """How the calls of a size were answered where the most of them were not in full: such a time says nothing."""
+    told_of = [one["answered"][name] for one in sizes]
+    return "; ".join(str(of) for of in told_of if of.get("full", 0) * 2 <= sum(of.values()))
 
 
 async def run(arguments: argparse.Namespace, embedder: Embedder, work: Path, say: Say) -> dict[str, Any]:
