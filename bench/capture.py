@@ -52,6 +52,7 @@ from proxy.wiring.stores import open_spool
 
 HELD_MS: Final = {"always": 2.0, "process": 0.5}
 WRITTEN_MIN: Final = 2_000.0
+DURABLE: Final = ("queue", "spool")
 FSYNC: Final = {"always": "always", "process": "everysec"}
 OFF, WRITE, CONTROL = "memory off", "memory write", "memory off again"
 USERS: Final = 64
@@ -121,6 +122,7 @@ def held_json(blocks: Sequence[Latency]) -> dict[str, Any]:
         "held_ms": Summary.of(paired_differences(tails[WRITE], tails[OFF]), 1000).as_json(),
         "chance_ms": Summary.of(paired_differences(tails[CONTROL], tails[OFF]), 1000).as_json(),
         "errors": sum(sum(one.errors.values()) for one in blocks),
+        "captures": dict(sum((Counter(one.captures.get(WRITE, {})) for one in blocks), Counter[str]())),
     }
 
 
@@ -178,6 +180,8 @@ def lines_of(queues: dict[str, Any]) -> list[Line]:
         figure = "added before the last byte, p50"
         lines.append(Line(name, figure, f"<= {HELD_MS[name]:g} ms", said, p50 <= HELD_MS[name]))
         lines.append(Line(name, "requests that failed", "0", f"{one['held']['errors']}", not one["held"]["errors"]))
+        if lost := sum(count for where, count in one["held"]["captures"].items() if where not in DURABLE):
+            lines.append(Line(name, "answers of which nothing was kept", "0", f"{lost}", False))
         for writers, level in one["written"].items():
             figure = f"exchanges kept a second, {writers} writers"
             if writers == "64":

@@ -277,7 +277,7 @@ def test_what_is_held_is_the_time_after_the_first_byte() -> None:
 
 @pytest.mark.parametrize(("per_s", "p50", "kept"), [(2_500, 1.9, True), (1_900, 1.9, False), (2_500, 2.1, False)])
 def test_capture_is_judged_by_both_bounds(per_s: float, p50: float, kept: bool) -> None:
-    held = {"held_ms": {"p50": p50, "p99": 9}, "chance_ms": {"p50": 0}, "errors": 0}
+    held = {"held_ms": {"p50": p50, "p99": 9}, "chance_ms": {"p50": 0}, "errors": 0, "captures": {"queue": 9}}
     written = {"64": {"per_s": per_s, "by": {"queued": 9}}, "1": {"per_s": 1, "by": {"queued": 1, "spooled": 2}}}
     lines = capture.lines_of({"always": {"held": held, "written": written}})
     assert all(line.kept is not False for line in lines) is kept

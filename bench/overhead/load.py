@@ -29,7 +29,8 @@ class AnswerLost(ConnectionError):
 class Timing:
     """One answer. Seconds from the send: to the first byte of the body, to its end. `complete`: 200 and [DONE].
 
-    `memory_millis` is what X-Memory-Millis says was added; None where no such header came.
+    `memory_millis` is what X-Memory-Millis says was added; None where no such header came. `memory_capture`: where
+    X-Memory-Capture says the exchange goes.
     """
 
     first_s: float
@@ -37,6 +38,7 @@ class Timing:
     complete: bool
     memory_status: str
     memory_millis: float | None = None
+    memory_capture: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,7 @@ class Connection(asyncio.Protocol):
         self._status = 0
         self._memory_status = ""
         self._memory_millis: float | None = None
+        self._memory_capture = ""
         self._left: int | None = None
         self._tail = b"\r\n"
         self._first_s = 0.0
@@ -132,7 +135,8 @@ class Connection(asyncio.Protocol):
             total_s = time.perf_counter() - self._sent_s
             complete = self._status == 200 and b"[DONE]" in _CHUNK_FRAME.sub(b"", self._tail)
             first_s = self._first_s or total_s
-            self._waiter.set_result(Timing(first_s, total_s, complete, self._memory_status, self._memory_millis))
+            said = (self._memory_status, self._memory_millis, self._memory_capture)
+            self._waiter.set_result(Timing(first_s, total_s, complete, *said))
 
     def _read_head(self, head: bytes) -> None:
         self._in_body = True
@@ -141,6 +145,7 @@ class Connection(asyncio.Protocol):
         self._memory_status = _header(lowered, b"x-memory-status").decode("latin-1")
         millis = _header(lowered, b"x-memory-millis")
         self._memory_millis = float(millis) if millis else None
+        self._memory_capture = _header(lowered, b"x-memory-capture").decode("latin-1")
         length = _header(lowered, b"content-length")
         self._left = int(length) if length else None
 

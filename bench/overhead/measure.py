@@ -62,6 +62,7 @@ class Latency:
     statuses: Mapping[str, Mapping[str, int]]
     errors: Mapping[str, int]
     beside_s: Sequence[float] = ()
+    captures: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +117,7 @@ async def measure_latency(
     first: dict[str, list[float]] = {t.name: [] for t in targets}
     total: dict[str, list[float]] = {t.name: [] for t in targets}
     statuses: dict[str, Counter[str]] = {t.name: Counter() for t in targets}
+    captures: dict[str, Counter[str]] = {t.name: Counter() for t in targets}
     errors = {t.name: 0 for t in targets}
     async with AsyncExitStack() as stack:
         kept: dict[str, Connection] = {}
@@ -143,10 +145,11 @@ async def measure_latency(
                     first[name].append(timing.first_s)
                     total[name].append(timing.total_s)
                     statuses[name][timing.memory_status] += 1
+                    captures[name][timing.memory_capture] += 1
                 besides.extend([beside_s] if beside is not None else [])
             await asyncio.sleep(plan.pause_s)
             say(f"{pace.name}: latency round {max(index + 1, 0)} of {plan.requests}")
-    return Latency(first, total, statuses, errors, besides)
+    return Latency(first, total, statuses, errors, besides, captures)
 
 
 async def _client(connection: Connection, make: Callable[[], bytes], until_s: float) -> tuple[list[Timing], int]:
