@@ -131,6 +131,8 @@ def of_types(types: Sequence[str], size: int) -> list[Line]:
             judge(chunk.content, "foreign")
         judged_s = time.perf_counter() - began
         part = f"{kind}, {len(content) / 1e6:.1f} MB"
+        if (why := refusal(found)) is not None:
+            lines.append(Line(part, "read to its end", "yes", why, False))
         lines.append(at_most(part, "read, s", found.seconds, ParseBounds().wall_s))
         lines.append(at_most(part, "memory to read it, MiB at the peak", found.peak_mib, 512))
         lines.append(told(part, "processor to read it, s", f"{found.cpu_s:.2f}"))
@@ -138,6 +140,12 @@ def of_types(types: Sequence[str], size: int) -> list[Line]:
         lines.append(told(part, "redacted and cut, s; judged, s", f"{cut_s:.2f}; {judged_s:.2f}"))
         print(table(lines[-5:]), file=sys.stderr)
     return lines
+
+
+def refusal(found: Read) -> str | None:
+    """Why a file was not read to its end; None where it was."""
+    last = found.last or {"refused": "no last line"}
+    return str(last["refused"]) if "refused" in last else None
 
 
 def of_hostile() -> list[Line]:
@@ -148,8 +156,8 @@ def of_hostile() -> list[Line]:
         count += 1
         found = read(file.content, Path(file.name).suffix, file.declared)
         slowest, peak = max(slowest, found.seconds), max(peak, found.peak_mib)
-        last = found.last or {"refused": "no last line", "status": 0}
-        status, said = (200, "") if "refused" not in last else (last["status"], last["refused"])
+        said = refusal(found)
+        status, said = (200, "") if said is None else ((found.last or {}).get("status", 0), said)
         if status != file.status or file.why not in said:
             wrong.append(f"{file.name}: {status} {said}")
     for one in wrong:

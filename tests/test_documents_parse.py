@@ -14,11 +14,13 @@ import subprocess
 import sys
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench import documents
 from bench.documents_files import TYPES, Hostile, docx, hostile, paragraphs, pdf, pdf_with_a_broken_page, sound, zipped
 from memory.adapters.parsing import ParseBounds, ParseProcess
 from memory.documents import Parsed
@@ -708,3 +710,13 @@ def test_a_heading_is_its_words(line: str, words: str | None) -> None:
     taken = Taking()
     plain.markdown(f"{line}\n\ntext", taken.sink)
     assert [one.text for one in taken.blocks if one.kind == "heading"] == ([words] if words else [])
+
+
+@pytest.mark.parametrize("last", [None, {"refused": "the file cannot be read", "status": 422}])
+def test_a_bench_of_files_does_not_take_a_refusal_for_a_quick_read(
+    last: dict[str, Any] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(documents, "read", lambda *_: documents.Read(0.01, 0.01, 5.0, (), last))
+    missed = [line for line in documents.of_types(("txt",), 2_000) if line.kept is False]
+    assert [line.figure for line in missed] == ["read to its end"]
+    assert missed[0].measured == ("no last line" if last is None else last["refused"])
