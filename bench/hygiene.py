@@ -6,7 +6,7 @@
 Starts a service of its own with the product's defaults before a stand-in that answers what it is told. A conversation
 is sent as a client does it: its session's history again and the newest turns of the person. Of LoCoMo's two speakers
 the one who begins is the user, the other answers. Exit 1: junk and duplicates above JUNK_MAX, a fact without a valid
-span, or a memory made of memory. Exit 2: no data. No model judges.
+span, a memory made of memory, or a loop without a quotation. Exit 2: no data. No model judges.
 """
 
 from __future__ import annotations
@@ -239,7 +239,13 @@ async def _loop(http: aiohttp.ClientSession, url: str, dsn: str, model: Model, t
     kinds = await _kinds(http, url)
     print(f"## loop of {turns}: {dict(statuses)}, quoted {dict(model.quoted)}, memories {dict(kinds)}")
     print(as_text(told))
-    return missed(told)
+    return [*missed(told), *unquoted(model)]
+
+
+def unquoted(model: Model) -> list[str]:
+    """A loop in which the model was given nothing to quote fed nothing back."""
+    quoted = model.quoted.total() - model.quoted["nothing was placed"]
+    return [] if quoted else ["no memory was quoted, so the loop shows nothing"]
 
 
 async def _kinds(http: aiohttp.ClientSession, url: str) -> Counter[str]:

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.hygiene import Exchange
+from bench.hygiene import Exchange, Model, unquoted
 from bench.worker.__main__ import main, parse_arguments
 from bench.worker.envelopes import captured_of
 from bench.worker.lag import lags
@@ -229,3 +229,11 @@ def test_the_command_line_is_held_to_its_bounds(tmp_path: Any, capsys: pytest.Ca
     assert SESSION_EXCHANGES_MAX > 1
     assert main(["--lag", "--data", str(tmp_path)]) == 2
     assert "locomo" in capsys.readouterr().err
+
+
+def test_a_loop_in_which_nothing_is_quoted_feeds_nothing_back() -> None:
+    model = Model()
+    assert model._quotation("What is my boat called?", 1).startswith("I have nothing")
+    assert unquoted(model) == ["no memory was quoted, so the loop shows nothing"]
+    assert "Halcyon" in model._quotation("<memory>\n[user] My boat is Halcyon.\n</memory>\n\nAnd mine?", 2)
+    assert unquoted(model) == []
