@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bench.replay import VARIANTS, differs, exchanges_of
+from bench.replay import VARIANTS, as_text, differs, exchanges_of, passed
 from proxy.wire.chat_request import ChatRequest
 
 DIALOGUE = {
@@ -54,3 +54,12 @@ def test_exchanges_go_on_with_what_was_answered() -> None:
 )
 def test_only_the_very_bytes_count(answer: dict[str, Any], fault: str | None) -> None:
     assert differs(answer, hashlib.sha256(b"{}").hexdigest()) == fault
+
+
+def test_bodies_without_memory_show_nothing_of_replay() -> None:
+    report = {"answers": 9, "identical": 9, "with_memory": 4, "with_kept_blocks": 2, "salted": True, "variants": {}}
+    report |= {"faults": [], "replay_ms_mean": 1.0}
+    assert passed(report)
+    assert not passed({**report, "identical": 8})
+    assert not passed({**report, "with_memory": 0})
+    assert "nothing is shown" in as_text({**report, "with_memory": 0})
