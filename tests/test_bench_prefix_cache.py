@@ -35,7 +35,7 @@ from bench.prefix_cache.gguf_head import metadata
 from bench.prefix_cache.prompts import TemplateUnfit, prompt_of
 from bench.prefix_cache.real import RealFailed, Server, _arm, arms_of, as_simulated, long_dialogues, own_of, with_live
 from bench.prefix_cache.replay import PlayFailed, play, recording
-from bench.prefix_cache.report import run_failures, run_json, table
+from bench.prefix_cache.report import real_failures, run_failures, run_json, table
 from bench.prefix_cache.sharing import common_prefix
 from bench.prefix_cache.simulate import Result, Sums, simulate
 from tests.ledger_clients import (
@@ -417,3 +417,13 @@ def test_the_bounds_are_those_that_were_asked_for() -> None:
         20,
         10,
     )
+
+
+def test_a_run_of_nothing_on_a_real_vllm_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    given = ["--vllm", "http://127.0.0.1:1", "--scenarios"]
+    with pytest.raises(SystemExit) as refused:
+        parse_arguments([*given, "parts,truncate"])
+    assert refused.value.code == 2
+    assert "turn, regenerate, fork, tools, prompt" in capsys.readouterr().err
+    assert parse_arguments([*given, "parts,turn"]).scenarios == ("parts", "turn")
+    assert real_failures([], 0.98)

@@ -27,6 +27,7 @@ from bench.prefix_cache.exchange import Exchange
 from bench.prefix_cache.families import NAMES, family
 from bench.prefix_cache.fetch import NotFetched
 from bench.prefix_cache.prompts import TemplateUnfit
+from bench.prefix_cache.real import SCENARIOS as REAL_SCENARIOS
 from bench.prefix_cache.real import RealFailed, measure_real
 from bench.prefix_cache.replay import PlayFailed, Recorded, play, recording
 from bench.prefix_cache.report import real_failures, real_table, run_failures, run_json, table
@@ -101,6 +102,8 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
         arguments = parser.parse_args(argv)
     if min(arguments.dialogues, arguments.each, arguments.workers, arguments.at_once, arguments.block) < 1:
         parser.error("--dialogues, --each, --workers, --at-once and --block are 1 or more")
+    if arguments.vllm and not set(arguments.scenarios) & set(REAL_SCENARIOS):
+        parser.error(f"on a real vLLM there are {', '.join(REAL_SCENARIOS)}")
     if arguments.bound is None:
         arguments.bound = 0.98 if arguments.vllm else 0.99
     return arguments
