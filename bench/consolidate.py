@@ -165,6 +165,11 @@ class Nightly:
     def runs(self) -> bool:
         return self._process is not None and self._process.returncode is None
 
+    def ended_well(self) -> None:
+        """Raises NotStarted where it has ended by a fault: what it left undone would pass for speed."""
+        if self._process is not None and self._process.returncode:
+            raise NotStarted(f"consolidate exited with {self._process.returncode}: {self._log.read_text()[-2000:]}")
+
     async def break_off(self) -> None:
         """As Ctrl-C does. What it had done is kept."""
         if self._process is not None and self._process.returncode is None:
@@ -224,6 +229,7 @@ async def measure(served: Served, work: Path, arguments: argparse.Namespace, emb
             blocks += 1
             say(f"block {blocks}: consolidated for {run_s:.0f} s, {len(beside.client_ms)} chats beside it")
             if not nightly.runs:
+                nightly.ended_well()
                 break
             await nightly.break_off()
             if await _of_store(served.dsn, _ENDED):  # it was on its way out: another start would be another run

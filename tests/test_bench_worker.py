@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import itertools
+import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -14,7 +16,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.consolidate import Nightly
 from bench.hygiene import Exchange, Model, unquoted
+from bench.overhead.processes import NotStarted
 from bench.worker.__main__ import main, parse_arguments
 from bench.worker.envelopes import captured_of
 from bench.worker.lag import lags
@@ -237,3 +241,17 @@ def test_a_loop_in_which_nothing_is_quoted_feeds_nothing_back() -> None:
     assert unquoted(model) == ["no memory was quoted, so the loop shows nothing"]
     assert "Halcyon" in model._quotation("<memory>\n[user] My boat is Halcyon.\n</memory>\n\nAnd mine?", 2)
     assert unquoted(model) == []
+
+
+async def test_a_consolidation_that_fails_is_no_quick_one(tmp_path: Path) -> None:
+    for script, fails in (("raise SystemExit('no room')", True), ("", False)):
+        nightly = Nightly(tmp_path)
+        nightly._argv = [sys.executable, "-c", script]
+        await nightly.begin()
+        while nightly.runs:
+            await asyncio.sleep(0.02)
+        if fails:
+            with pytest.raises(NotStarted, match="no room"):
+                nightly.ended_well()
+        else:
+            nightly.ended_well()
