@@ -24,7 +24,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -177,6 +177,8 @@ class Nightly:
                 os.killpg(self._process.pid, signal.SIGINT)
             await self._process.wait()
 
+    aclose = break_off
+
     async def last(self) -> dict[str, Any]:
         """The report of the latest run. Raises NotStarted."""
         process = await asyncio.create_subprocess_exec(*self._argv, stdout=asyncio.subprocess.PIPE)
@@ -214,7 +216,7 @@ async def measure(served: Served, work: Path, arguments: argparse.Namespace, emb
     without, beside = Asked(), Asked()
     nightly = Nightly(work)
     run_s, blocks = 0.0, 0
-    async with session() as http:
+    async with session() as http, aclosing(nightly):
         users = [lot.user for lot in lots[:USERS]]
         chats = Chats(http, served.url, await served_model(http, served.url), users, arguments.every_s)
         await chats.block(len(users) * arguments.every_s * 3, None)

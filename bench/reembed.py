@@ -19,6 +19,7 @@ import shutil
 import signal
 import sys
 import time
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -58,8 +59,11 @@ class Fill:
     async def pause(self) -> None:
         """As Ctrl-C does."""
         if self._process is not None and self._process.returncode is None:
-            os.killpg(self._process.pid, signal.SIGINT)
+            with suppress(ProcessLookupError):  # it has ended while we looked
+                os.killpg(self._process.pid, signal.SIGINT)
             await self._process.wait()
+
+    aclose = pause
 
     @property
     def runs(self) -> bool:
@@ -109,7 +113,7 @@ async def measure(served: Served, work: Path, arguments: argparse.Namespace, emb
     write_second(work / "second")
     without, beside, at_switch = Asked(), Asked(), Asked()
     filling, run_s, done = Fill(work, arguments.rest), 0.0, 0
-    async with session() as http:
+    async with session() as http, aclosing(filling):
         users = [lot.user for lot in lots[:USERS]]
         chats = Chats(http, served.url, await served_model(http, served.url), users, arguments.every_s)
         await chats.block(len(users) * arguments.every_s * 3, None)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import hashlib
 import itertools
+import os
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -16,9 +18,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench import consolidate, reembed
 from bench.consolidate import Nightly
 from bench.hygiene import Exchange, Model, unquoted
 from bench.overhead.processes import NotStarted
+from bench.recall.client import CallFailed
+from bench.search_times.service import Served
 from bench.worker.__main__ import main, parse_arguments
 from bench.worker.envelopes import captured_of
 from bench.worker.lag import lags
@@ -255,3 +260,44 @@ async def test_a_consolidation_that_fails_is_no_quick_one(tmp_path: Path) -> Non
                 nightly.ended_well()
         else:
             nightly.ended_well()
+
+
+@pytest.mark.parametrize("module", [consolidate, reembed], ids=["consolidate", "reembed"])
+async def test_what_runs_beside_the_chats_ends_with_a_bench_that_cannot_go_on(
+    module: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has a session of its own, so nobody else ends it."""
+    begun: list[int] = []
+
+    async def nothing(*_: object) -> Any:
+        return {}
+
+    async def sleeping(self: Any, *_: object) -> Any:
+        argv = (sys.executable, "-c", "import time; time.sleep(600)")
+        self._process = await asyncio.create_subprocess_exec(*argv, start_new_session=True)
+        begun.append(self._process.pid)
+        return self._process
+
+    async def block(self: Any, seconds: float, into: object) -> None:
+        if begun:
+            raise CallFailed("the service is gone")
+
+    for name in ("fill", "age", "filled", "_of_store", "served_model"):
+        monkeypatch.setattr(module, name, nothing, raising=False)
+    monkeypatch.setattr(module.VectorSource, "of", nothing)
+    monkeypatch.setattr(reembed, "write_second", lambda directory: None)
+    monkeypatch.setattr(consolidate.Chats, "block", block)
+    monkeypatch.setattr(consolidate.Nightly, "begin", sleeping)
+    monkeypatch.setattr(reembed.Fill, "_run", sleeping)
+    given = argparse.Namespace(memories=1_000, every_s=0.0, block_s=0.0, rest=1.0, blocks=1, switch=False)
+    monkeypatch.setattr(consolidate, "_of_store", numbers)
+    served = Served("http://127.0.0.1:1", "", None)
+    with pytest.raises(CallFailed):
+        await module.measure(served, tmp_path, given, None, lambda text: None)
+    assert len(begun) == 1
+    with pytest.raises(ProcessLookupError):
+        os.kill(begun[0], 0)
+
+
+async def numbers(*_: object) -> float:
+    return 1.0
