@@ -121,7 +121,11 @@ def _overhead(report: Report) -> Iterable[Line]:
 def _prefix_cache_vllm(report: Report) -> Iterable[Line]:
     bound = float(report["settings"]["bound"])
     for one in report["real"]:
-        yield at_least(one["scenario"], "cached share of the client's own tokens, on / off", one["ratio"], bound)
+        figure = "cached share of the client's own tokens, on / off"
+        if one["ratio"] is None:
+            yield Line(one["scenario"], figure, f">= {bound:g}", "nothing was cached without memory", False)
+            continue
+        yield at_least(one["scenario"], figure, one["ratio"], bound)
         yield told(one["scenario"], "the same of all tokens, memory's own among them", f"{one['raw_ratio']:.3f}")
 
 

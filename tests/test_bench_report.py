@@ -120,13 +120,15 @@ def test_reports_older_than_lines_are_read(tmp_path: Path) -> None:
     faults = {"kept": False, "setting": {"only": None}, "scenarios": [broken]}
     (tmp_path / "f.json").write_text(json.dumps(faults))
     turn = {"scenario": "turn", "ratio": 0.971, "raw_ratio": 1.1}
-    (tmp_path / "v.json").write_text(json.dumps({"settings": {"bound": 0.98}, "real": [turn]}))
+    fork = {"scenario": "fork", "ratio": None, "raw_ratio": None}
+    (tmp_path / "v.json").write_text(json.dumps({"settings": {"bound": 0.98}, "real": [turn, fork]}))
     found = reports_below(tmp_path, lambda text: None)
     names = ("recall", "security", "faults", "prefix-cache-vllm")
     page = filled("".join(f"<!-- figures {name} -->\n<!-- end -->\n" for name in names), found)
     assert "0.712" in page
     assert "131.000" in page
     assert "| dns | lost | 0 | 3 | NO |" in page and "| >= 0.98 | 0.971 | NO |" in page
+    assert "| >= 0.98 | nothing was cached without memory | NO |" in page
 
 
 def test_the_page_in_the_documentation_has_a_place_for_each_and_only_real_commands() -> None:
