@@ -279,3 +279,22 @@ def test_what_cannot_be_followed_is_refused(given: list[str]) -> None:
     with pytest.raises(SystemExit) as refused:
         parse_arguments(given)
     assert refused.value.code == 2
+
+
+async def test_a_request_without_an_answer_hangs_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    left = asyncio.Event()
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()  # to the end of what the client says
+        left.set()
+        writer.close()
+
+    monkeypatch.setattr("bench.overhead.load.ANSWER_TIMEOUT_S", 0.1)
+    heard: list[Sample] = []
+    server = await asyncio.start_server(silent, "127.0.0.1", 0)
+    async with server:
+        target = Target(OURS, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        await replay([lone(0.0)], [target], Load(1.0, 1.0), heard.append)
+        async with asyncio.timeout(5):
+            await left.wait()
+    assert [one.timing for one in heard] == [None]

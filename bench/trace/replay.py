@@ -58,10 +58,13 @@ class Kept:
 
     async def ask(self, request: bytes) -> Timing | None:
         """One request on a connection of its own. None when the answer was lost, refused or not whole."""
+        connection: Connection | None = None
         try:
             connection = self._usable() or await self._opened()
             timing = await connection.ask(request)
         except (AnswerLost, TimeoutError, OSError):
+            if connection is not None:
+                connection.close()
             return None
         self._idle.append((time.monotonic(), connection))
         return timing if timing.complete else None
