@@ -206,6 +206,42 @@ async def test_a_process_that_ends_early_is_reported_with_its_log(tmp_path: Path
             await wait_ready(f"http://127.0.0.1:{free_port()}/", process, log, 30)
 
 
+STARTS = """
+import asyncio, sys, time
+from pathlib import Path
+from bench.fake_vllm.launch import fake_vllm_process
+from bench.overhead.processes import started
+
+async def main():
+    async with started(["sleep", "600"], Path(sys.argv[1])) as one, fake_vllm_process() as (_, other):
+        print(one.pid, other, flush=True)
+        time.sleep(600)
+
+asyncio.run(main())
+"""
+
+
+async def test_what_a_benchmark_started_ends_with_it_though_it_was_killed(tmp_path: Path) -> None:
+    argv = [sys.executable, "-c", STARTS, str(tmp_path / "log")]
+    process = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.PIPE)
+    assert process.stdout is not None
+    pids = [int(pid) for pid in (await process.stdout.readline()).split()]
+    assert len(pids) == 2
+    process.kill()
+    await process.wait()
+    async with asyncio.timeout(20):
+        while any(alive(pid) for pid in pids):
+            await asyncio.sleep(0.05)
+
+
+def alive(pid: int) -> bool:
+    """Whether it runs; one that nobody has waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
 async def test_memories_are_imported_as_lines_and_waited_for() -> None:
     seen: list[dict[str, str]] = []
 

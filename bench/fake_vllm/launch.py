@@ -6,6 +6,7 @@ members of Settings and Fault as keywords: `running_fake_vllm(max_model_len=512,
 """
 
 import asyncio
+import os
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -15,6 +16,7 @@ from aiohttp import web
 
 from bench.fake_vllm.server import make_runner
 from bench.fake_vllm.settings import Settings, settings_from_keywords
+from proxy.supervisor.children import dies_with
 
 READY_PREFIX = "ready on "
 
@@ -65,7 +67,8 @@ def command_line(port: int = 0, **settings: object) -> list[str]:
 @asynccontextmanager
 async def fake_vllm_process(*, port: int = 0, **settings: object) -> AsyncIterator[tuple[str, int]]:
     """A server in a process of its own: (base URL, pid). Raises RuntimeError when it does not start."""
-    process = await asyncio.create_subprocess_exec(*command_line(port, **settings), stdout=asyncio.subprocess.PIPE)
+    argv, arm = command_line(port, **settings), dies_with(os.getpid(), signal.SIGTERM)
+    process = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.PIPE, preexec_fn=arm)
     try:
         assert process.stdout is not None
         line = (await process.stdout.readline()).decode().strip()

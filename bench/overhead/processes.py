@@ -15,6 +15,8 @@ from pathlib import Path
 
 import aiohttp
 
+from proxy.supervisor.children import dies_with
+
 READY_POLL_S = 0.1
 STOP_TIMEOUT_S = 40.0
 LOG_TAIL_BYTES = 4000
@@ -34,9 +36,14 @@ def free_port() -> int:
 
 @asynccontextmanager
 async def started(argv: Sequence[str], log: Path) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Run a command with its output in `log`; at the end SIGTERM, later SIGKILL, to its whole session."""
+    """Run a command with its output in `log`; at the end SIGTERM, later SIGKILL, to its whole session. It is ended too
+    where this process is killed.
+    """
+    arm = dies_with(os.getpid(), signal.SIGTERM)
     with log.open("wb") as sink:
-        process = await asyncio.create_subprocess_exec(*argv, stdout=sink, stderr=sink, start_new_session=True)
+        process = await asyncio.create_subprocess_exec(
+            *argv, stdout=sink, stderr=sink, start_new_session=True, preexec_fn=arm
+        )
     try:
         yield process
     finally:

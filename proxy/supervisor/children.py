@@ -104,7 +104,7 @@ def start(command: Command) -> Child:
             user=account.uid if account else None,
             group=account.gid if account else None,
             extra_groups=[] if account else None,
-            preexec_fn=_dies_with(os.getpid(), command.death_signal),
+            preexec_fn=dies_with(os.getpid(), command.death_signal),
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise StartFailed(f"{command.name}: cannot execute {command.argv[0]}: {error}") from error
@@ -195,7 +195,7 @@ def _pidfd(pid: int) -> int | None:
         return None
 
 
-def _dies_with(parent: int, number: signal.Signals) -> Callable[[], None] | None:
+def dies_with(parent: int, number: signal.Signals) -> Callable[[], None] | None:
     """What the child runs between fork and exec, after it changed its account (which clears the death signal)."""
     if sys.platform != "linux":
         return None
