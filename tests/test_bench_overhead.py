@@ -2,12 +2,15 @@
 
 import asyncio
 import json
+import signal
 import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import numpy as np
@@ -17,12 +20,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.fake_vllm.launch import fake_vllm_process, running_fake_vllm
+from bench.overhead import __main__ as overhead
 from bench.overhead.__main__ import main, parse_arguments
 from bench.overhead.fill import FillFailed, fact, fill, question, settled
 from bench.overhead.load import AnswerLost, Connection, Target, connections
 from bench.overhead.measure import Pace, Plan, Questions, TargetFailed, measure_block, measure_latency
 from bench.overhead.processes import CpuMeter, NotStarted, free_port, kind_of, process_tree, started, wait_ready
 from bench.overhead.report import throughput_json
+from bench.recall import __main__ as recall
 from bench.stats import Summary, median_interval, paired_differences, quantile, ratio
 
 PLAIN = "{python} -m bench.plain_proxy --upstream {upstream} --port {port}"
@@ -234,6 +239,40 @@ async def test_what_a_benchmark_started_ends_with_it_though_it_was_killed(tmp_pa
             await asyncio.sleep(0.05)
 
 
+WORKS = """
+import asyncio, sys
+from pathlib import Path
+from bench.work_folder import work_folder
+
+async def wait():
+    try:
+        print("ready", flush=True)
+        await asyncio.sleep(600)
+    finally:
+        print("taken down", flush=True)
+
+with work_folder(Path(sys.argv[1])) as work:
+    (work / "data").write_text("x")
+    asyncio.run(wait())
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_benchmark_that_is_told_to_end_leaves_no_folder(number: signal.Signals, tmp_path: Path) -> None:
+    argv = [sys.executable, "-c", WORKS, str(tmp_path)]
+    pipe = asyncio.subprocess.PIPE
+    # A shell's `&` has its programs ignore SIGINT; who runs the tests may have been started so.
+    heard = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    process = await asyncio.create_subprocess_exec(*argv, stdout=pipe, stderr=pipe, preexec_fn=heard)
+    assert process.stdout is not None
+    assert await process.stdout.readline() == b"ready\n"
+    process.send_signal(number)
+    said, _ = await process.communicate()
+    assert said == b"taken down\n"
+    assert process.returncode not in (0, None)
+    assert list(tmp_path.iterdir()) == []
+
+
 def alive(pid: int) -> bool:
     """Whether it runs; one that nobody has waited for does not."""
     try:
@@ -385,3 +424,16 @@ def test_a_benchmark_that_is_ended_leaves_no_process_behind() -> None:
         assert process.wait(60) == 1
     assert len(children) == 3
     assert not [pid for pid in children if Path(f"/proc/{pid}").exists()]
+
+
+@pytest.mark.parametrize("command", [overhead, recall])
+def test_ctrl_c_is_told_in_a_line(
+    command: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def ended(*_: object) -> dict[str, Any]:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(command, "run", ended)
+    monkeypatch.setattr(command, "read_set", lambda *_: None, raising=False)
+    assert command.main([]) == 1
+    assert capsys.readouterr().err.endswith("ended before it was done\n")

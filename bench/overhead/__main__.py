@@ -260,7 +260,7 @@ def main(argv: list[str] | None = None) -> int:
     except (NotStarted, FillFailed, TargetFailed, OSError) as exc:
         print(f"overhead: {exc}", file=sys.stderr)
         return 1
-    except asyncio.CancelledError:
+    except (asyncio.CancelledError, KeyboardInterrupt):
         print("overhead: ended before it was done", file=sys.stderr)
         return 1
     print(table(report))

@@ -266,6 +266,9 @@ def main(argv: list[str] | None = None) -> int:
     except (NotStarted, CallFailed, EmbedderUnavailable, ModelFileInvalid, OSError) as exc:
         print(f"recall: {exc}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("recall: ended before it was done", file=sys.stderr)
+        return 1
     print(table(report))
     if arguments.earlier is not None:
         print(f"\nagainst {arguments.against} ({arguments.earlier.get('at', 'no date')}):")
