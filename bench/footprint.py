@@ -11,9 +11,7 @@ import asyncio
 import json
 import platform
 import re
-import shutil
 import sys
-import tempfile
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -24,6 +22,7 @@ import aiohttp
 from bench.crash.service import NotWhole, Service, Shape
 from bench.crash.victims import kind_of, process_tree
 from bench.fake_vllm.launch import fake_vllm_process
+from bench.work_folder import work_folder
 from proxy.cli.whole_file import file_to_write
 
 AT_ONCE: Final = 8
@@ -153,15 +152,12 @@ def parser() -> argparse.ArgumentParser:
 def main() -> int:
     """Entry point."""
     options = parser().parse_args()
-    root = Path(tempfile.mkdtemp(prefix="mp-weight-"))
-    root.chmod(0o755)  # the embedded Postgres runs as another account where we are root
     try:
-        found = asyncio.run(measure(root, options.exchanges, options.workers, options.memory_workers))
+        with work_folder(prefix="mp-weight-") as root:
+            found = asyncio.run(measure(root, options.exchanges, options.workers, options.memory_workers))
     except NotWhole as fault:
         print(f"bench.footprint: {fault}", file=sys.stderr)
         return 2
-    finally:
-        shutil.rmtree(root, ignore_errors=True)
     print(table(found))
     if options.json is not None:
         setting: dict[str, Any] = {**vars(options), "json": str(options.json), "machine": platform.platform()}

@@ -16,7 +16,6 @@ import asyncio
 import itertools
 import re
 import sys
-import tempfile
 import time
 from argparse import Namespace
 from collections import Counter
@@ -34,6 +33,7 @@ from bench.recall.client import CallFailed, session, user_header
 from bench.recall.corpus import SETS, EvalSet, SetUnreadable, read_set
 from bench.search_times.service import serving
 from bench.standing_in import standing_in
+from bench.work_folder import work_folder
 from memory.adapters.secret_rules import secret_detectors
 from memory.write.redact import Redactor
 from proxy.cli.hygiene_report import as_json, as_text, inspected
@@ -211,11 +211,10 @@ def missed(told: Mapping[str, Any]) -> list[str]:
 async def measured(args: Namespace, sets: Mapping[str, EvalSet]) -> list[str]:
     """Run what is asked for and print the tables; what was missed."""
     model, failed = Model(), list[str]()
-    with tempfile.TemporaryDirectory(prefix="mp-hygiene-") as work:
-        Path(work).chmod(0o755)
+    with work_folder(prefix="mp-hygiene-") as work:
         async with (
             standing_in(model) as upstream,
-            serving(Path(work), upstream, HOT_BYTES) as service,
+            serving(work, upstream, HOT_BYTES) as service,
             session() as http,
         ):
             for name, of_set in sets.items():

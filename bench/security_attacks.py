@@ -24,7 +24,6 @@ import json
 import lzma
 import re
 import sys
-import tempfile
 import time
 import unicodedata
 from collections import Counter
@@ -39,6 +38,7 @@ from bench.recall.client import CallFailed, session
 from bench.search_times.service import serving
 from bench.security_stage import WAYS, Caller, Upstream, plant
 from bench.standing_in import standing_in
+from bench.work_folder import work_folder
 from memory.assemble import CLOSING, OPENING
 from policies.injection.judge import Origin, judge
 from policies.injection.normal import normal
@@ -226,9 +226,8 @@ async def run(data: Path, every: int) -> list[Row]:
     """All ways on a service of its own, in open mode, with the product's defaults."""
     texts, upstream, rows = read_texts(data), Upstream(), list[Row]()
     texts = [one for at, one in enumerate(texts) if one.benign or at % every == 0]
-    with tempfile.TemporaryDirectory(prefix="mp-attacks-") as work:
-        Path(work).chmod(0o755)
-        async with standing_in(upstream) as behind, serving(Path(work), behind, HOT_BYTES) as service:
+    with work_folder(prefix="mp-attacks-") as work:
+        async with standing_in(upstream) as behind, serving(work, behind, HOT_BYTES) as service:
             for way in WAYS:
                 rows.append(await planted(service.url, upstream, way, texts))
                 print(line_of(rows[-1]), flush=True)

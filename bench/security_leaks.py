@@ -17,7 +17,6 @@ import asyncio
 import json
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -39,6 +38,7 @@ from bench.recall.client import CallFailed, import_turns
 from bench.recall.corpus import SetUnreadable
 from bench.search_times.service import Served, serving
 from bench.standing_in import standing_in
+from bench.work_folder import work_folder
 from memory.adapters.postgres.database import Database
 from memory.adapters.postgres.keys import KeyStore
 from memory.errors import StoreUnavailable
@@ -314,11 +314,10 @@ async def measured(args: argparse.Namespace) -> dict[str, Any]:
     words, findings = Words(owners), Findings()
     model = Model(words, findings)
     more = "  deadline_ms: 5000\nauth:\n  mode: keys\nlisten:\n  workers: 2\n"
-    with tempfile.TemporaryDirectory(prefix="mp-leaks-") as work:
-        Path(work).chmod(0o755)
+    with work_folder(prefix="mp-leaks-") as work:
         async with (
             standing_in(model) as upstream,
-            serving(Path(work), upstream, HOT_BYTES, more) as service,
+            serving(work, upstream, HOT_BYTES, more) as service,
             aiohttp.ClientSession(
                 timeout=aiohttp.ClientTimeout(total=120), connector=aiohttp.TCPConnector(limit=args.concurrency)
             ) as http,

@@ -17,7 +17,6 @@ import asyncio
 import json
 import lzma
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -31,6 +30,7 @@ from bench.recall.client import CallFailed, session
 from bench.search_times.service import serving
 from bench.security_stage import KEYED, MAY, TRUSTED, Caller, Upstream, new_key, plant
 from bench.standing_in import standing_in
+from bench.work_folder import work_folder
 from proxy.cli.whole_file import file_to_write
 
 DATA: Final = Path(__file__).resolve().parents[2] / "shared" / "evaldata"
@@ -148,11 +148,10 @@ HEAD: Final = "form            truth                 n    planted  admitted  fir
 async def run(data: Path, limit: int | None) -> list[Row]:
     """All of it on a service of its own."""
     pairs, upstream = read_pairs(data)[:limit], Upstream()
-    with tempfile.TemporaryDirectory(prefix="mp-poison-") as work:
-        Path(work).chmod(0o755)
+    with work_folder(prefix="mp-poison-") as work:
         async with (
             standing_in(upstream) as behind,
-            serving(Path(work), behind, HOT_BYTES, KEYED) as service,
+            serving(work, behind, HOT_BYTES, KEYED) as service,
             session() as http,
         ):
             keys = [await new_key(service.dsn, may) for may in (TRUSTED, MAY)]

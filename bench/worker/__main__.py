@@ -18,7 +18,6 @@ import json
 import os
 import platform
 import sys
-import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
@@ -33,6 +32,7 @@ from bench.overhead.processes import NotStarted
 from bench.recall.client import CallFailed, session
 from bench.recall.corpus import SetUnreadable
 from bench.standing_in import standing_in
+from bench.work_folder import work_folder
 from bench.worker import catch_up, lag, throughput
 from bench.worker.report import table
 from bench.worker.stage import Say, Stage, staged
@@ -107,9 +107,7 @@ async def run(arguments: argparse.Namespace) -> dict[str, Any]:
 
     async def on_a_stage(measure: Callable[[Stage, Model, Path], Awaitable[Any]]) -> Any:
         model = Model()
-        with tempfile.TemporaryDirectory(prefix="mp-worker-", dir=arguments.work) as folder:
-            work = Path(folder)
-            work.chmod(0o755)  # the embedded database may run as another user and has to reach its directory
+        with work_folder(arguments.work, "mp-worker-") as work:
             say("starting a service")
             async with standing_in(model) as upstream, session() as http, staged(work, upstream, http) as stage:
                 return await measure(stage, model, work)
