@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -169,6 +171,42 @@ def test_workers_that_are_gone_are_not_replaced() -> None:
     assert not _replaced({1, 2}, set(), 2)
     assert not _replaced({1, 2}, {3}, 2)
     assert not _replaced({1, 2}, {2, 3}, 2)
+
+
+RUNS = """
+import asyncio, sys
+from bench.{0} import __main__ as command
+
+async def sleeps(*_):
+    "Sleeps."
+    print("ready", flush=True)
+    try:
+        await asyncio.sleep(600)
+    finally:
+        print("taken down", flush=True)
+
+command.SCENARIOS = {{"dns": sleeps}}
+command.measure = sleeps
+sys.argv = ["{0}"]
+sys.exit(command.main())
+"""
+
+
+@pytest.mark.parametrize("name", ["faults", "crash"])
+async def test_a_suite_in_a_shell_s_background_can_be_told_to_end(name: str, tmp_path: Path) -> None:
+    pipe = asyncio.subprocess.PIPE
+    ignored = partial(signal.signal, signal.SIGINT, signal.SIG_IGN)
+    argv = [sys.executable, "-c", RUNS.format(name)]
+    env = {**os.environ, "TMPDIR": str(tmp_path)}
+    process = await asyncio.create_subprocess_exec(*argv, stdout=pipe, stderr=pipe, env=env, preexec_fn=ignored)
+    assert process.stdout is not None
+    assert await process.stdout.readline() == b"ready\n"
+    process.send_signal(signal.SIGTERM)
+    async with asyncio.timeout(20):
+        said, errors = await process.communicate()
+    assert said == b"taken down\n" and b"stopped" in errors
+    assert process.returncode == 2
+    assert list(tmp_path.iterdir()) == []
 
 
 async def test_a_link_that_vanished_says_nothing_and_closes_nothing_and_heals_for_new_connections() -> None:

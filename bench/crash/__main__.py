@@ -9,6 +9,7 @@ import asyncio
 import json
 import platform
 import shutil
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -54,12 +55,17 @@ async def measure(options: argparse.Namespace, root: Path) -> int:
 def main() -> int:
     """Entry point."""
     options = parser().parse_args()
+    for number in (signal.SIGINT, signal.SIGTERM):  # both, since a shell's `&` has its programs ignore the first
+        signal.signal(number, signal.default_int_handler)
     root = Path(tempfile.mkdtemp(prefix="mp-crash-"))
     root.chmod(0o755)  # the embedded Postgres runs as another account where we are root
     try:
         return asyncio.run(measure(options, root))
     except (NotWhole, NoCompiler) as fault:
         print(f"bench.crash: {fault}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("bench.crash: stopped; nothing is judged", file=sys.stderr)
         return 2
     finally:
         if options.keep:

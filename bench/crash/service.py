@@ -23,6 +23,7 @@ from bench.crash.slow_disk import SlowValkey
 from bench.crash.upstream import KeptUpstream
 from bench.crash.victims import Kind, processes
 from bench.overhead.processes import free_port
+from proxy.supervisor.children import dies_with
 
 START_S: Final = 120.0
 WHOLE_S: Final = 90.0
@@ -96,7 +97,12 @@ class Service:
             env["MEMORY_PROXY_REDIS__URL"] = self.valkey.url
         with self.log.open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
-                *argv, stdout=log, stderr=log, env=env, cwd=shape.checkout
+                *argv,
+                stdout=log,
+                stderr=log,
+                env=env,
+                cwd=shape.checkout,
+                preexec_fn=dies_with(os.getpid(), signal.SIGTERM),
             )
         self.starts += 1
         return await self.whole(START_S)

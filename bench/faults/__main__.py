@@ -8,7 +8,6 @@ it was stopped.
 import argparse
 import asyncio
 import json
-import os
 import platform
 import shutil
 import signal
@@ -102,8 +101,9 @@ async def tell(name: str, options: argparse.Namespace, root: Path) -> Told:
 def main() -> int:
     """Entry point."""
     options = parser().parse_args()
-    # A run that is told to end takes down what it started, as at Ctrl-C.
-    signal.signal(signal.SIGTERM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
+    # A run that is told to end takes down what it started, as at Ctrl-C, which a shell's `&` has its programs ignore.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
     root = Path(tempfile.mkdtemp(prefix="mp-faults-"))
     root.chmod(0o755)  # the embedded Postgres runs as another account where we are root
     names, all_told = list(options.only or SCENARIOS), list[Told]()
