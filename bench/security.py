@@ -15,6 +15,8 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -25,6 +27,7 @@ from typing import Any, Final
 
 from bench.figures import Line, any_missed, as_json, at_least, at_most, none, table
 from proxy.cli.whole_file import file_to_write
+from proxy.supervisor.children import dies_with
 
 OUT: Final = Path("bench/out/security")
 SHARE_OF_SECRETS: Final = 0.98
@@ -161,10 +164,22 @@ def measured(name: str, out: Path, quick: bool) -> None:
     _say(f"[security] {name}: {part.module}, " + ("a small run" if quick else f"about {part.minutes} minutes"))
     began = time.monotonic()
     argv = [sys.executable, "-m", part.module, "--json", str(file), *(part.quick if quick else ())]
-    status = subprocess.run(argv, stdout=sys.stderr, check=False).returncode
+    status = _run(argv)
     if not file.exists():
         raise PartFailed(f"{part.module} ended with {status} and no figures; what it says stands above")
     _say(f"[security] {name}: {time.monotonic() - began:.0f} s")
+
+
+def _run(argv: Sequence[str]) -> int:
+    """The exit code of a part. At Ctrl-C it is told to end and waited for: it has a service and stores to take down."""
+    arm = dies_with(os.getpid(), signal.SIGTERM)
+    process = subprocess.Popen(argv, stdout=sys.stderr, start_new_session=True, preexec_fn=arm)
+    try:
+        return process.wait()
+    except BaseException:
+        process.send_signal(signal.SIGINT)
+        process.wait()
+        raise
 
 
 def read(out: Path, names: Sequence[str]) -> list[Line]:
@@ -210,6 +225,9 @@ def main(argv: list[str] | None = None) -> int:
                 measured(name, out, args.quick)
             except PartFailed as fault:
                 faults.append(str(fault))
+            except KeyboardInterrupt:
+                _say(f"[security] {name}: ended before it was done; the same command goes on with it")
+                return 2
     lines = read(out, names)
     print(table(lines))
     if args.json:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 import tempfile
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict, replace
@@ -164,6 +167,39 @@ async def test_what_the_law_costs_leaves_no_stores_behind(tmp_path: Path, monkey
     with pytest.raises(security_cost.NotAsMeant):
         await security_cost.measure(1, 1, 1, 1)
     assert list(tmp_path.iterdir()) == []
+
+
+SLOW_PART = """
+import pathlib, time
+try:
+    pathlib.Path({ready!r}).touch()
+    time.sleep(600)
+finally:
+    time.sleep(0.6)
+    pathlib.Path({down!r}).touch()
+"""
+
+
+def test_ctrl_c_lets_a_part_take_down_what_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ready, down, waited, wait = tmp_path / "ready", tmp_path / "down", list[int](), subprocess.Popen.wait
+    (tmp_path / "slow_part.py").write_text(SLOW_PART.format(ready=str(ready), down=str(down)))
+
+    def ctrl_c(self: subprocess.Popen[Any], timeout: float | None = None) -> int:
+        if waited:
+            return wait(self, timeout)
+        waited.append(self.pid)
+        while not ready.exists():
+            time.sleep(0.02)
+        raise KeyboardInterrupt
+
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
+    monkeypatch.setattr(security, "PARTS", {**PARTS, "cost": replace(PARTS["cost"], module="slow_part")})
+    monkeypatch.setattr(subprocess.Popen, "wait", ctrl_c)
+    assert main(["--only", "cost", "--out", str(tmp_path / "out")]) == 2
+    assert down.exists()
+    assert "cost: ended before it was done" in capfd.readouterr().err
 
 
 def test_every_leak_is_a_missed_bound(tmp_path: Path) -> None:
