@@ -113,11 +113,13 @@ async def held(arguments: argparse.Namespace, queue: str, work: Path, valkey: st
 
 
 def held_json(blocks: Sequence[Latency]) -> dict[str, Any]:
-    """From the first byte to the last, by way, and what `write` adds. Milliseconds."""
+    """From the first byte to the last, by way, and what `write` adds. Milliseconds. Raises TargetFailed."""
     tails = {
         name: [last - first for one in blocks for first, last in zip(one.first_s[name], one.total_s[name], strict=True)]
         for name in (OFF, CONTROL, WRITE)
     }
+    if not tails[WRITE]:
+        raise TargetFailed("there was no round in which both modes answered")
     return {
         "held_ms": Summary.of(paired_differences(tails[WRITE], tails[OFF]), 1000).as_json(),
         "chance_ms": Summary.of(paired_differences(tails[CONTROL], tails[OFF]), 1000).as_json(),

@@ -194,6 +194,29 @@ async def test_the_embedder_is_timed_in_the_rounds_on_questions_nobody_else_asks
     assert paired.latency.errors == {DIRECT: 0, CONTROL: 0}
 
 
+async def test_ways_that_never_answer_together_are_told_before_the_half_hour_of_blocks() -> None:
+    asked = 0
+
+    async def tires(_: web.Request) -> web.Response:
+        nonlocal asked
+        asked += 1
+        if asked > 1:
+            return web.Response(status=429)
+        whole = web.Response(text="data: [DONE]\n\n")
+        whole.enable_chunked_encoding()
+        return whole
+
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", tires)
+    async with running_fake_vllm(tokens=4) as url, test_utils.TestServer(app) as server:
+        targets = [Target(DIRECT, url), Target("litellm", str(server.make_url("")).rstrip("/"))]
+        pace, plan = Pace("i", 0, 0), Plan(3, 1, 0.0, (1,), 4, None, 1)
+        with pytest.raises(TargetFailed, match="'litellm': 3"):
+            await measure_paired(targets, pace, plan, Questions(), Silent(), lambda text: None)  # type: ignore[arg-type]
+    with pytest.raises(TargetFailed):
+        capture.held_json([Latency(*({capture.OFF: [], capture.CONTROL: [], capture.WRITE: []},) * 2, {}, {})])
+
+
 def test_stages_are_means_of_what_passed_in_between() -> None:
     def metrics(often: int, seconds: float) -> str:
         name = "memory_proxy_recall_seconds"

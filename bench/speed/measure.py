@@ -17,7 +17,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from bench.overhead.fill import question
 from bench.overhead.load import Target
-from bench.overhead.measure import Latency, Pace, Plan, Questions, Say, measure_latency
+from bench.overhead.measure import Latency, Pace, Plan, Questions, Say, TargetFailed, measure_latency
 from memory.ports import Embedder
 
 ALONE: Final = 100
@@ -56,6 +56,8 @@ async def measure_paired(
         return perf_counter() - began
 
     latency = await measure_latency(targets, pace, plan, questions, say, embed)
+    if not latency.beside_s:
+        raise TargetFailed(f"there was no round in which all ways answered; failed: {dict(latency.errors)}")
     alone = [await embed() * 1000 for _ in range(min(plan.requests, ALONE))]
     return Paired(latency, [seconds * 1000 for seconds in latency.beside_s], alone)
 
