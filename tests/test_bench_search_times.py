@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
 from bench.overhead.fill import SESSION_TURNS
 from bench.recall.client import CallFailed, session
-from bench.search_times.__main__ import main, parse_arguments, scopes_of
+from bench.search_times import fill as fill_module
+from bench.search_times.__main__ import Run, main, parse_arguments, scopes_of
 from bench.search_times.calls import Timed, answered_by, held_in, search
 from bench.search_times.fill import (
     Place,
@@ -35,6 +38,7 @@ from memory.adapters.model_registry import DEFAULT_MODEL
 from memory.adapters.postgres.migrate import ensure_embedding_table
 from memory.adapters.postgres.read_store import ReadStore
 from memory.model import Scope
+from memory.ports import Embedder
 from memory.read.items import Filter
 from tests.postgres.seed import stores
 from tests.postgres_fixture import DIM, TestDatabase
@@ -49,6 +53,14 @@ def silent(_: str) -> None:
 def sources(count: int = 8) -> VectorSource:
     raw = np.random.default_rng(3).standard_normal((count, DIM), dtype=np.float32)
     return VectorSource(raw / np.linalg.norm(raw, axis=1, keepdims=True))
+
+
+class Bases:
+    """An embedder whose vectors mean nothing."""
+
+    async def embed_documents(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        vectors: NDArray[np.float32] = np.ones((len(texts), DIM), np.float32)
+        return vectors
 
 
 def hot(over_ms: float) -> Hot:
@@ -123,6 +135,30 @@ async def test_the_product_reads_what_was_copied_and_nothing_stays_after_removal
         assert await read.visible_scopes(own) == ()
         for name in ("memories", "memory_versions", "turns", "derivations", "sessions", embeddings):
             assert postgres.psql(f"SELECT count(*) FROM {name}") == "0"
+
+
+async def test_a_store_that_breaks_off_while_it_is_filled_is_left_as_it_was(
+    postgres: TestDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copied: list[int] = []
+
+    async def full(connection: Any, place: Place, rows: Any) -> None:
+        if copied:
+            raise OSError("No space left on device")
+        copied.append(len(rows["memories"]))
+        await copy(connection, place, rows)
+
+    copy = fill_module._copy
+    monkeypatch.setattr(fill_module, "_copy", full)
+    monkeypatch.setattr(fill_module, "_CONVERSATIONS_AT_ONCE", 2)
+    words = ["--url", "http://127.0.0.1:1", "--dsn", postgres.owner, "--sizes", "50", "--scopes", "1", "--store", "150"]
+    async with stores(postgres):
+        await ensure_embedding_table(postgres.owner, DEFAULT_MODEL, "1" * 64, DIM)
+        with pytest.raises(StoreNotFilled, match="No space left"):
+            await Run(parse_arguments(words), cast(Embedder, Bases()), silent).given()
+        assert len(copied) == 1
+        for name in ("scopes", "memories", "turns", "sessions"):
+            assert postgres.psql(f"SELECT count(*) FROM {name}") == "0", name
 
 
 async def test_a_store_that_is_away_or_of_another_model_is_refused_with_a_remedy(postgres: TestDatabase) -> None:

@@ -43,6 +43,7 @@ from bench.search_times.fill import (
     fill,
     filler_of,
     lots_of,
+    make_scopes,
     remove,
     user_of,
 )
@@ -177,13 +178,14 @@ class Run:
         self._say = say
         self._prefix = f"search-times-{datetime.now(UTC):%Y%m%d%H%M%S}"
         self._scopes = scopes_of(arguments)
+        self._lots: list[Lot] = lots_of(self._prefix, self._scopes, arguments.store)
         self._load = os.getloadavg()[0]
 
     async def own(self, work: Path) -> dict[str, Any]:
         """Everything, on a service in `work`. Raises NotStarted, StoreNotFilled, CallFailed, EmbedderUnavailable."""
         async with fake_vllm_process() as (upstream, _):
             async with serving(work, upstream, self._arguments.hot_bytes) as served:
-                _, fill_s = await self._fill(served.dsn)
+                fill_s = await self._fill(served.dsn, await make_scopes(served.dsn, self._lots))
                 held = await self._held(served)
             async with serving(work, upstream, self._arguments.cold_bytes) as served:
                 never = await self._never_held(served)
@@ -194,19 +196,19 @@ class Run:
         arguments = self._arguments
         meter = CpuMeter(arguments.pid) if arguments.pid else None
         served = Served(arguments.url.rstrip("/"), arguments.dsn, meter)
-        place, fill_s = await self._fill(served.dsn)
+        place = await make_scopes(served.dsn, self._lots)
         try:
+            fill_s = await self._fill(served.dsn, place)
             held = await self._held(served)
         finally:
             print(f"[search_times] deleting the rows of users {self._prefix}-…", file=sys.stderr, flush=True)
             await remove(served.dsn, place)
         return self._report(held, {}, fill_s)
 
-    async def _fill(self, dsn: str) -> tuple[Place, float]:
+    async def _fill(self, dsn: str, place: Place) -> float:
         began = time.monotonic()
-        lots: list[Lot] = lots_of(self._prefix, self._scopes, self._arguments.store)
-        place = await fill(dsn, lots, await VectorSource.of(self._embedder), self._say)
-        return place, time.monotonic() - began
+        await fill(dsn, self._lots, await VectorSource.of(self._embedder), self._say, place)
+        return time.monotonic() - began
 
     async def _held(self, served: Served) -> dict[int, tuple[Hot | None, list[First]]]:
         """First chats, loads and hot times of each size."""

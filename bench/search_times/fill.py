@@ -14,7 +14,8 @@ from __future__ import annotations
 import hashlib
 import random
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
@@ -211,18 +212,21 @@ def _occurred(one: Conversation, seq: int) -> Any:
     return FIRST_TURN + timedelta(minutes=start + seq)
 
 
-async def fill(dsn: str, lots: Sequence[Lot], vectors: VectorSource, say: Say) -> Place:
-    """Write all lots, then VACUUM (ANALYZE) and a checkpoint, so that neither falls into the measurement.
+async def make_scopes(dsn: str, lots: Sequence[Lot]) -> Place:
+    """The scopes of all lots, empty. Raises StoreNotFilled; nothing is written then."""
+    async with _owning(dsn) as connection, connection.transaction():
+        return await _place(connection, lots)
+
+
+async def fill(dsn: str, lots: Sequence[Lot], vectors: VectorSource, say: Say, made: Place | None = None) -> Place:
+    """Write all lots, then VACUUM (ANALYZE) and a checkpoint, so that neither falls into the measurement. `made`: their
+    scopes, where these are there.
 
     Raises StoreNotFilled; what was written by then stays, except for the batch in hand.
     """
-    try:
-        connection = await asyncpg.connect(dsn, timeout=10)
-    except (OSError, TimeoutError, ValueError, asyncpg.PostgresError, asyncpg.InterfaceError) as exc:
-        raise StoreNotFilled(f"Postgres cannot be reached as --dsn says: {exc}") from exc
-    try:
+    async with _owning(dsn) as connection:
         await connection.set_type_codec("halfvec", schema="public", encoder=bytes, decoder=bytes, format="binary")
-        place = await _place(connection, lots)
+        place = made or await _place(connection, lots)
         batches = list(_batches(conversations_of(lots, place.scope_ids)))
         for number, batch in enumerate(batches):
             await _copy(connection, place, rows_of(place, batch, vectors, number))
@@ -231,6 +235,18 @@ async def fill(dsn: str, lots: Sequence[Lot], vectors: VectorSource, say: Say) -
             say(f"vacuum and analyze {table}")
             await connection.execute(f'VACUUM (ANALYZE) "{table}"')
         await connection.execute("CHECKPOINT")
+    return place
+
+
+@asynccontextmanager
+async def _owning(dsn: str) -> AsyncIterator[Any]:
+    """A connection of the store's owner. Raises StoreNotFilled for it and for what is refused on it."""
+    try:
+        connection = await asyncpg.connect(dsn, timeout=10)
+    except (OSError, TimeoutError, ValueError, asyncpg.PostgresError, asyncpg.InterfaceError) as exc:
+        raise StoreNotFilled(f"Postgres cannot be reached as --dsn says: {exc}") from exc
+    try:
+        yield connection
     except (OSError, ValueError, asyncpg.PostgresError, asyncpg.InterfaceError) as exc:
         raise StoreNotFilled(
             f"the store refused the memories: {exc}. --dsn must name an owner past row-level security (a superuser), "
@@ -238,7 +254,6 @@ async def fill(dsn: str, lots: Sequence[Lot], vectors: VectorSource, say: Say) -
         ) from exc
     finally:
         await connection.close()
-    return place
 
 
 async def remove(dsn: str, place: Place) -> None:
