@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from bench.figures import Line, as_json
+from bench.overhead import __main__ as overhead
+from bench.prefix_cache import __main__ as prefix_cache
 from bench.report import PageUnfit, filled, main, named_report, places, reports_below
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "benchmarks.md"
@@ -61,6 +63,19 @@ def test_a_look_takes_no_soak_s_place(tmp_path: Path) -> None:
     put(tmp_path, "a.json", bench="soak", settings=settings, lines=as_json([Line("p", "the hour", "", "1", None)]))
     put(tmp_path, "b.json", bench="soak", at="2027", settings={**settings, "minutes": 2.0})
     assert "the hour" in filled_from(tmp_path)
+
+
+@pytest.mark.parametrize(("words", "named"), [([], ("overhead", "prefix-cache-vllm")), (["--quick"], (None, None))])
+def test_a_quick_look_takes_no_result_s_place(
+    words: list[str], named: tuple[str | None, str | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def nothing(*_: object) -> list[object]:
+        return []
+
+    monkeypatch.setattr(prefix_cache, "measure_real", nothing)
+    _, _, real = prefix_cache.on_vllm(prefix_cache.parse_arguments(["--vllm", "http://x", *words]), Path())
+    reports = (overhead.make_report(overhead.parse_arguments(words), [], 0.1), real)
+    assert tuple(named_report(report, Path("a.json")) for report in reports) == named
 
 
 @pytest.mark.parametrize(("only", "name"), [(None, "faults"), (["rounds"], "faults-rounds"), (["dns"], None)])

@@ -231,6 +231,7 @@ def make_report(arguments: argparse.Namespace, results: list[PaceResult], load: 
     )
     return {
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "complete": not arguments.quick,
         "machine": {"cpus": os.cpu_count(), "python": platform.python_version(), "load_before": round(load, 2)},
         "settings": {name: getattr(arguments, name) for name in (*shown, "modes")},
         "paces": {result.pace: result_json(result) for result in results},

@@ -173,6 +173,7 @@ def on_vllm(arguments: argparse.Namespace, work: Path) -> tuple[str, list[str], 
     """The run on a real vLLM: the same three."""
     found = asyncio.run(measure_real(arguments, work, _say))
     report = {
+        "complete": not arguments.quick,
         "settings": _settings(arguments),
         "real": [{**asdict(one), "ratio": one.ratio, "raw_ratio": one.raw_ratio} for one in found],
     }

@@ -258,6 +258,7 @@ async def run(arguments: argparse.Namespace, embedder: Embedder, work: Path) -> 
     return {
         "bench": "speed",
         "at": datetime.now(UTC).isoformat(timespec="seconds"),
+        "complete": not arguments.quick,
         "machine": {"cpus": os.cpu_count(), "python": platform.python_version(), "load_before": round(load, 2)},
         "settings": {
             name: getattr(arguments, name)
