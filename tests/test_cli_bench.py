@@ -7,7 +7,7 @@ import http.server
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -165,6 +165,22 @@ def test_a_list_of_models_that_breaks_off_is_told_in_a_line(
         assert main(["bench", "--url", url]) == 1
     said = capsys.readouterr().err
     assert said.startswith("memory-proxy: ") and "broke off" in said and said.count("\n") == 1
+
+
+def test_every_run_asks_as_the_same_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    users: list[str] = []
+
+    class Heard(bench.Service):
+        def __init__(self, url: str, headers: Mapping[str, str]) -> None:
+            users.append(headers["X-Memory-User"])
+            super().__init__(url, headers)
+
+    monkeypatch.setattr(bench, "Service", Heard)
+    for _ in range(2):
+        assert main(["bench", "--url", "http://127.0.0.1:1"]) == 1
+    assert users == ["memory-proxy-bench"] * 2
+    assert main(["bench", "--url", "http://127.0.0.1:1", "--user", "ada"]) == 1
+    assert users[2:] == ["ada"]
 
 
 def test_why_prompts_went_without_memory_is_told(capsys: pytest.CaptureFixture[str]) -> None:

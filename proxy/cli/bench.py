@@ -2,9 +2,9 @@
 
 Speaks to a running proxy as any client does. Some short conversations, each twice at the same time: with memory
 (`X-Memory-Mode: read`) and without (`off`), turn by turn, in turn first, so that whatever the server does hits both
-alike. Leaves nothing behind: neither mode captures what is said; the ledger that `read` keeps (where which bytes of
-memory were placed) is forgotten at the end, with the conversations it belongs to. Refuses to go on when a turn fails:
-half a table says nothing.
+alike. Nothing that is said is captured by either mode; the ledger that `read` keeps (where which bytes of memory were
+placed) is forgotten at the end, with the conversations it belongs to. What stays are counts: how often each memory was
+given, and the audit's note of the forgetting. Refuses to go on when a turn fails: half a table says nothing.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ Every conversation is held twice at once, with memory and without, turn by turn,
   first token   from sending to the first token of the answer, and what memory added to it, turn by turn (median)
   added         what the proxy itself says it added before vLLM was asked (X-Memory-Millis)
   cached        prompt tokens that vLLM had in its prefix cache (start vLLM with --enable-prompt-tokens-details)
-Nothing stays: the modes are `read` and `off`, which keep nothing of what is said, and what `read` notes of the placing
-is forgotten at the end (with --key that takes memory:erase). So without --user, or with one of whom nothing is
-remembered, the prompts carry no memory and the figures show the proxy's own cost only.
+No word stays: the modes are `read` and `off`, which keep nothing of what is said, and what `read` notes of the placing
+is forgotten at the end (with --key that takes memory:erase). Counts do: each memory in a prompt was given once more,
+which ranking weighs a little. Without --user, or with one of whom nothing is remembered, the prompts carry no memory
+and the figures show the proxy's own cost only.
 """
 ASKED: Final = (
     "I want to lay out a small vegetable garden. Where do I begin?",
@@ -48,6 +49,8 @@ ASKED: Final = (
     "Write the first line of a letter to a neighbour who could help me.",
     "Sum up our conversation in one sentence.",
 )
+NOBODY: Final = "memory-proxy-bench"
+"""Whose memory, where nobody is named. Always the same: who was asked for once has a scope and a key for good."""
 TIMEOUT_S: Final = 300.0
 STORED_S: Final = 30.0
 Mode = Literal["read", "off"]
@@ -373,7 +376,7 @@ def run_bench(options: Namespace) -> int:
     try:
         headers = scope_headers(options)
         if options.user is None and "Authorization" not in headers:  # a key says whose memory
-            headers["X-Memory-User"] = f"memory-proxy-bench-{run}"
+            headers["X-Memory-User"] = NOBODY
         service = Service(options.url.rstrip("/"), headers)
         try:
             model = options.model or service.model()

@@ -393,7 +393,7 @@ COMMANDS: Final[Mapping[str, tuple[str, Options]]] = {
     ),
     "mcp": ("Offer the memory as tools to agents, by the Model Context Protocol (stdio, or --http).", _own("mcp")),
     "bench": (
-        "Measure on your own vLLM what memory costs and what its prefix cache keeps; leaves nothing behind.",
+        "Measure on your own vLLM what memory costs and what its prefix cache keeps; no word of it stays.",
         _bench,
     ),
 }
