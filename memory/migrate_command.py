@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 
 import uvloop
 
-from memory.adapters.postgres.migrate import check, lacks, migrate, pending
+from memory.adapters.postgres.migrate import check, lacks, migrate, pending, reached
 from memory.config import Settings, effective_journal
 from memory.erasure import journal
 from memory.errors import ConfigInvalid, StartFailed
@@ -33,6 +33,7 @@ def command(settings: Settings, given: argparse.Namespace) -> int:
 async def migrated(settings: Settings) -> None:
     """Bring the schema up to date, make the model's table. Raises StoreUnavailable, StartFailed, ModelFileInvalid."""
     url = _owner(settings)
+    await reached(url)
     await migrate(url)
     if lacking := await lacks(url):
         named = ", ".join(lacking[:3])

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 import os
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
+import asyncpg
 import pytest
 
 from memory import migrate_command
@@ -260,6 +262,26 @@ async def test_an_unreachable_database_is_named() -> None:
         await migrate("postgresql://nobody@/none?host=/nonexistent&port=5432")
 
 
+async def test_a_start_waits_for_a_database_that_is_not_there_yet(private_postgres: Server) -> None:
+    """Its machine, or the container beside ours, starts after us: what is refused for good ends the service."""
+    elsewhere = ["127.0.0.1:1/some", "no-such-host.invalid/some", "@/some?host=/nonexistent&port=5432"]
+    for where in elsewhere:
+        with pytest.raises(StoreUnavailable, match="does not answer yet"):
+            await migrated(load_settings(None, {"database.url": f"postgresql://{where}"}, {}))
+    private_postgres.psql("ALTER SYSTEM SET max_connections = 4")
+    private_postgres.stop()
+    private_postgres.start()
+    settings = load_settings(None, {"database.url": private_postgres.dsn("none")}, {})
+    async with contextlib.AsyncExitStack() as closing:
+        with pytest.raises(asyncpg.TooManyConnectionsError):
+            for _ in range(5):
+                closing.push_async_callback((await asyncpg.connect(private_postgres.dsn("postgres"))).close)
+        with pytest.raises(StoreUnavailable, match="does not answer yet"):
+            await migrated(settings)
+    with pytest.raises(StartFailed, match="does not exist"):
+        await migrated(settings)
+
+
 async def test_a_server_without_tls_is_refused_with_the_remedy() -> None:
     async def without_tls(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readexactly(8)  # SSLRequest; `N` is how a Postgres without TLS answers it
@@ -271,3 +293,6 @@ async def test_a_server_without_tls_is_refused_with_the_remedy() -> None:
         port = server.sockets[0].getsockname()[1]
         with pytest.raises(StartFailed, match="sslmode=disable"):
             await migrate(f"postgresql://somebody@127.0.0.1:{port}/some")
+        with pytest.raises(StartFailed, match="sslmode=disable"):
+            url = f"postgresql://somebody@127.0.0.1:{port}/some?sslmode=require"
+            await migrated(load_settings(None, {"database.url": url}, {}))

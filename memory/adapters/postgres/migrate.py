@@ -11,6 +11,7 @@ import asyncio
 import hashlib
 import os
 import re
+import ssl
 import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -30,6 +31,12 @@ _STATUS_TIMEOUT_S: Final = 600.0
 _MIGRATE_TIMEOUT_S: Final = 86_400.0
 _CONNECT_TIMEOUT_S: Final = 10.0
 _DROP_LOCK_TIMEOUT_S: Final = 5
+_NOT_THERE_YET: Final = (
+    asyncpg.CannotConnectNowError,
+    asyncpg.ConnectionDoesNotExistError,
+    asyncpg.TooManyConnectionsError,
+    OSError,
+)
 _ADDRESS: Final = re.compile(r"[^:]*|.*\]|.*:\d*")
 _CATALOGUE: Final = tuple(
     f"catalogue_{part}"
@@ -47,6 +54,20 @@ _REMEDIES: Final = (
     ),
     ("permission denied", "the user must own the database (ALTER DATABASE … OWNER TO …)"),
 )
+
+
+async def reached(dsn: str) -> None:
+    """Return where the server lets us in, and where it refuses for good, which dbmate tells with the remedy. Raises
+    StoreUnavailable where it is not there yet: its name or address leads nowhere, it starts, it is full.
+    """
+    try:
+        connection = await asyncpg.connect(dsn, timeout=_CONNECT_TIMEOUT_S, statement_cache_size=0)
+        connection.terminate()
+    except _NOT_THERE_YET as exc:
+        if not isinstance(exc, ssl.SSLError) and type(exc) is not ConnectionError:  # asyncpg's, of one that has no TLS
+            raise StoreUnavailable(f"Postgres does not answer yet: {type(exc).__name__}: {exc}") from exc
+    except (asyncpg.PostgresError, asyncpg.InterfaceError, ValueError):
+        return
 
 
 async def migrate(owner_dsn: str) -> None:
