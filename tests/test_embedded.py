@@ -129,6 +129,17 @@ async def test_first_start_makes_a_durable_private_database_that_knows_vectors(p
     }  # `pg` names the cluster and its sockets
 
 
+@pytest.mark.parametrize(("name", "value"), [("PGPORT", "6432"), ("PGSSLMODE", "verify-full")])
+async def test_it_is_found_whatever_postgres_the_shell_means(
+    place: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    """Who works with another Postgres has its port in every shell, and drivers heed it where a URL says none."""
+    monkeypatch.setenv(name, value)
+    with held(place / "data") as data:
+        async with running(data):
+            await (await connected(data)).close()
+
+
 async def test_every_pool_of_every_process_finds_its_connections(place: Path) -> None:
     """Also while one more proxy worker than configured runs, since another is replaced."""
     settings = load_settings(None, {"listen.workers": 24, "database.pool_size": 5, "worker.processes": 4}, {})

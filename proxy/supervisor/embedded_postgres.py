@@ -23,6 +23,7 @@ from proxy.supervisor.children import Command, log_tail, run_to_end
 from proxy.supervisor.data_dir import DataDir, make_owned
 
 MAJOR = "18"
+PORT = 5432  # of the name of its socket
 DATABASE = "memory_proxy"
 OWNER = "mp_owner"
 APP = "mp_app"
@@ -194,8 +195,11 @@ class EmbeddedPostgres:
 
 
 def postgres_url(data: DataDir, role: str) -> str:
-    """The URL of the embedded server, known before it runs."""
-    return f"postgresql://{role}@/{DATABASE}?host={quote(str(data.pg_sockets), safe='/')}"
+    """The URL of the embedded server, known before it runs. It leaves nothing open that drivers would look for in the
+    environment: PGPORT or PGSSLMODE of the caller's shell mean some other server.
+    """
+    where = f"host={quote(str(data.pg_sockets), safe='/')}&port={PORT}&sslmode=disable"
+    return f"postgresql://{role}@/{DATABASE}?{where}"
 
 
 def _parallel_builds() -> dict[str, str]:
