@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import signal
 import socket
+from datetime import UTC, datetime
 
 import asyncpg
 import pytest
 
 from memory.adapters.postgres.database import Bounds, Database, dump_json, watch_link
+from memory.adapters.postgres.keys import KeyStore
 from memory.errors import StoreRefused, StoreUnavailable
 from memory.ids import new_id
 from tests.postgres_fixture import TEMPLATE, Server, TestDatabase
@@ -111,6 +113,25 @@ async def test_a_database_that_takes_no_writes_is_named(postgres: TestDatabase) 
     await database.close()
     database = await Database.open(f"{postgres.app}&options=-c%20default_transaction_read_only%3Doff")
     await database.ping()
+    await database.close()
+
+
+@pytest.mark.parametrize("asks", ["ping", "write"])
+async def test_a_connection_that_takes_no_writes_is_replaced(postgres: TestDatabase, asks: str) -> None:
+    """As after a failover, when the name had led to the primary of before for a moment longer."""
+    database = await Database.open(postgres.app, Bounds(connections_max=1, acquire_timeout_s=30.0))
+
+    async def asked() -> None:
+        if asks == "write":
+            await KeyStore(database).ensure_tenant("acme", datetime(2026, 11, 28, tzinfo=UTC))
+        else:
+            await database.ping()
+
+    postgres.psql(f"ALTER DATABASE {postgres.name} SET default_transaction_read_only = on")
+    with pytest.raises(StoreUnavailable):
+        await asked()
+    postgres.server.psql(f"ALTER DATABASE {postgres.name} RESET default_transaction_read_only")
+    await asked()
     await database.close()
 
 

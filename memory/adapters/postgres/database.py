@@ -30,6 +30,12 @@ _STREAMED_ROWS: Final = 500
 _FOREIGN: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
 
 
+class _Unwritable(StoreUnavailable):
+    """The server says that it takes no writes."""
+
+
+_READ_ONLY: Final = (_Unwritable, asyncpg.ReadOnlySQLTransactionError)
+
 # Where the system knows these (Linux; macOS has some), a link that is cut is noticed within about 15 s: two probes of a
 # silent one, as long for what is not acknowledged. TCP by itself waits a quarter of an hour, and a worker's statement
 # may take a minute: its lane would wait for it.
@@ -334,12 +340,14 @@ class Database:
             if found is None or found["tenants"] is None:
                 raise StoreUnavailable("Postgres answers, the schema is not there: run memory-proxy migrate")
             if not found["writable"]:
-                raise StoreUnavailable("Postgres answers and takes no writes: a standby, or set to read only")
+                raise _Unwritable("Postgres answers and takes no writes: a standby, or set to read only")
 
 
 async def _roll_back(connection: Any, exc: BaseException) -> None:
-    """End a transaction that failed. A connection that does not answer is cut instead of waited for."""
-    if not isinstance(exc, asyncpg.PostgresError | MemoryProxyFault):
+    """End a transaction that failed. A connection that does not answer is cut instead of waited for, and so is one that
+    takes no writes: it was opened to a primary of before, or under a setting of before, and would stay as it is.
+    """
+    if isinstance(exc, _READ_ONLY) or not isinstance(exc, asyncpg.PostgresError | MemoryProxyFault):
         _cut(connection)
         return
     try:
