@@ -9,12 +9,14 @@ from datetime import UTC, datetime
 
 import asyncpg
 import pytest
+from pgvector import HalfVector
 
 from memory.adapters.postgres.database import Bounds, Database, dump_json, watch_link
 from memory.adapters.postgres.keys import KeyStore
+from memory.adapters.postgres.migrate import check, ensure_embedding_table, migrate
 from memory.errors import StoreRefused, StoreUnavailable
 from memory.ids import new_id
-from tests.postgres_fixture import TEMPLATE, Server, TestDatabase
+from tests.postgres_fixture import DIM, MODEL, MODEL_DIGEST, TEMPLATE, Server, TestDatabase
 
 
 async def test_the_pool_heals_after_the_server_was_killed(private_postgres: Server) -> None:
@@ -102,6 +104,25 @@ async def test_a_database_without_a_schema_is_named(postgres_server: Server) -> 
     database = await Database.open(postgres_server.dsn("unmigrated", "mp_app"))
     with pytest.raises(StoreUnavailable, match="migrate"):
         await database.ping()
+    await database.close()
+
+
+async def test_vectors_may_be_known_in_another_schema(postgres_server: Server) -> None:
+    """As managed servers have it: the administrator made the extension, in a schema of extensions."""
+    postgres_server.psql("CREATE DATABASE managed")
+    postgres_server.psql("ALTER DATABASE managed SET search_path = public, extensions")
+    postgres_server.psql("CREATE SCHEMA extensions", "managed")
+    postgres_server.psql("GRANT USAGE ON SCHEMA extensions TO PUBLIC", "managed")
+    postgres_server.psql("CREATE EXTENSION vector SCHEMA extensions", "managed")
+    owner = postgres_server.dsn("managed")
+    await migrate(owner)
+    await ensure_embedding_table(owner, MODEL, MODEL_DIGEST, DIM)
+    assert await check(owner) == []
+    database = await Database.open(postgres_server.dsn("managed", "mp_app"))
+    await database.ping()
+    async with database.transaction(None) as tx:
+        found = await tx._connection.fetchval("SELECT $1::halfvec(3)", HalfVector([1, 2, 3]))
+    assert found.to_list() == [1, 2, 3]
     await database.close()
 
 

@@ -36,6 +36,11 @@ class _Unwritable(StoreUnavailable):
 
 _READ_ONLY: Final = (_Unwritable, asyncpg.ReadOnlySQLTransactionError)
 
+# Managed servers have their extensions in a schema of their own.
+_SCHEMA_OF_VECTORS: Final = (
+    "SELECT nspname::text FROM pg_extension JOIN pg_namespace n ON n.oid = extnamespace WHERE extname = 'vector'"
+)
+
 # Where the system knows these (Linux; macOS has some), a link that is cut is noticed within about 15 s: two probes of a
 # silent one, as long for what is not acknowledged. TCP by itself waits a quarter of an hour, and a worker's statement
 # may take a minute: its lane would wait for it.
@@ -368,7 +373,10 @@ async def _prepare(connection: Any) -> None:
     try:
         await register_vector(connection)
     except ValueError as exc:
-        raise StoreUnavailable("Postgres answers, the schema is not there: run memory-proxy migrate") from exc
+        schema = await connection.fetchval(_SCHEMA_OF_VECTORS)
+        if schema in (None, "public"):
+            raise StoreUnavailable("Postgres answers, the schema is not there: run memory-proxy migrate") from exc
+        await register_vector(connection, schema=schema)
     await connection.set_type_codec("jsonb", schema="pg_catalog", encoder=dump_json, decoder=json.loads)
 
 
