@@ -223,6 +223,18 @@ async def test_an_owner_without_superuser_makes_the_roles_itself(private_postgre
     await database.close()
 
 
+async def test_an_owner_with_a_schema_of_its_own_is_told_where_the_tables_must_be(postgres_server: Server) -> None:
+    """By default a role's own schema is where it makes things, if there is one; nothing is made in it."""
+    postgres_server.psql("CREATE ROLE mp_housed LOGIN")
+    postgres_server.psql("CREATE DATABASE housed OWNER mp_housed")
+    postgres_server.psql("CREATE EXTENSION vector", "housed")
+    postgres_server.psql("CREATE SCHEMA AUTHORIZATION mp_housed", "housed")
+    dsn = postgres_server.dsn("housed", "mp_housed")
+    with pytest.raises(StartFailed, match=r"made in schema mp_housed, .*remedy: .*search_path = public"):
+        await migrated(load_settings(None, {"database.url": dsn}, {}))
+    assert postgres_server.psql("SELECT count(*) FROM pg_tables WHERE schemaname = 'mp_housed'", "housed") == "0"
+
+
 async def test_a_missing_extension_is_refused_with_the_remedy(postgres_server: Server) -> None:
     postgres_server.psql("CREATE ROLE stranger LOGIN")
     postgres_server.psql("CREATE DATABASE bare OWNER stranger")

@@ -37,6 +37,7 @@ _NOT_THERE_YET: Final = (
     asyncpg.TooManyConnectionsError,
     OSError,
 )
+_SCHEMA: Final = "public"
 _ADDRESS: Final = re.compile(r"[^:]*|.*\]|.*:\d*")
 _CATALOGUE: Final = tuple(
     f"catalogue_{part}"
@@ -58,11 +59,20 @@ _REMEDIES: Final = (
 
 async def reached(dsn: str) -> None:
     """Return where the server lets us in, and where it refuses for good, which dbmate tells with the remedy. Raises
-    StoreUnavailable where it is not there yet: its name or address leads nowhere, it starts, it is full.
+    StoreUnavailable where it is not there yet: its name or address leads nowhere, it starts, it is full; StartFailed
+    where tables would be made in another schema than all looks for.
     """
     try:
         connection = await asyncpg.connect(dsn, timeout=_CONNECT_TIMEOUT_S, statement_cache_size=0)
-        connection.terminate()
+        try:
+            schema = await connection.fetchval("SELECT current_schema()", timeout=_CONNECT_TIMEOUT_S)
+        finally:
+            connection.terminate()
+        if schema != _SCHEMA:
+            raise StartFailed(
+                f"tables would be made in schema {schema}, and {_SCHEMA} is where they are looked for; remedy: ALTER "
+                f"ROLE … SET search_path = {_SCHEMA} for the user of database.url and of database.owner_url"
+            )
     except _NOT_THERE_YET as exc:
         if not isinstance(exc, ssl.SSLError) and type(exc) is not ConnectionError:  # asyncpg's, of one that has no TLS
             raise StoreUnavailable(f"Postgres does not answer yet: {type(exc).__name__}: {exc}") from exc
