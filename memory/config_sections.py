@@ -84,8 +84,8 @@ def _to_path(value: object) -> object:
         raise ValueError("a path without control characters")
     if any(unicodedata.category(character) == "Cs" for character in value):  # bytes of a name in another encoding
         raise ValueError("a path in UTF-8")
-    try:
-        return Path(value).expanduser()
+    try:  # absolute: commands beside the service are given elsewhere, and mean the same file
+        return Path(value).expanduser().absolute()
     except RuntimeError:
         raise ValueError("a path whose ~ names somebody of this machine") from None
 

@@ -19,6 +19,7 @@ from memory.config import (
     digest,
     effective_cache_salt,
     effective_data_dir,
+    effective_journal,
     fields_of,
     is_loopback,
     load_settings,
@@ -352,6 +353,19 @@ def test_children_get_the_same_settings_secrets_included(tmp_path: Path) -> None
     with pytest.raises(ConfigInvalid) as caught:
         settings_from_environ({f"{ENV_PREFIX}SETTINGS": str(path)})
     assert "hunter2" not in str(caught.value)
+
+
+def test_a_relative_path_means_the_same_file_to_children_and_commands_given_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`forget --scrub` notes an erasure where the service looks for it when its database comes from a backup."""
+    monkeypatch.chdir(tmp_path)
+    settings = load_settings(None, {"erasure.journal": "kept/erasures.ndjson", "artifacts.dir": "files"}, {})
+    write_private(settings, tmp_path / "settings.json")
+    monkeypatch.chdir("/")
+    told = settings_from_environ({"MEMORY_PROXY_SETTINGS": str(tmp_path / "settings.json")})
+    assert effective_journal(told, tmp_path / "data") == tmp_path / "kept" / "erasures.ndjson"
+    assert told.artifacts.dir == tmp_path / "files"
 
 
 def test_settings_cannot_be_changed() -> None:
