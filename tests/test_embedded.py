@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import multiprocessing
 import os
 import signal
 import stat
@@ -31,6 +32,8 @@ from proxy.supervisor.keeper import Keeper
 from proxy.supervisor.leftovers import Record, command_line, started_at, stop_leftovers
 from proxy.supervisor.server_binaries import package_dir, postgres_package, postgres_programs, valkey_program
 from proxy.supervisor.stores import Stores, resolved
+
+GROUP = 60_001  # of a pod, and of nobody here
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="another account is in play only when root starts the service")
 
@@ -410,6 +413,36 @@ async def test_a_volume_that_was_opened_to_a_group_is_served_again(place: Path) 
     (root / "master.key").chmod(0o604)
     with held(root), pytest.raises(StartFailed, match="others can read it"):
         load_or_create_master_key(root / "master.key")
+
+
+@as_root
+@pytest.mark.parametrize(
+    ("owner", "mode", "is_served"), [(0, 0o2775, True), (0, 0o777, True), (GROUP + 1, 0o2775, False)]
+)
+def test_a_volume_that_is_mounted_as_roots_is_served_by_whom_it_is_open_to(
+    place: Path, owner: int, mode: int, is_served: bool
+) -> None:
+    """As Kubernetes mounts a new one for a pod of an ordinary user with an fsGroup, or a local path for any."""
+    root = place / "volume"
+    root.mkdir()
+    os.chown(root, owner, GROUP)
+    root.chmod(mode)
+
+    def serve() -> None:
+        os.setgroups([GROUP])
+        os.setresgid(GROUP, GROUP, GROUP)
+        os.setresuid(GROUP, GROUP, GROUP)
+        for _ in range(2):  # at a restart too
+            with claimed(root, None, {}) as data:
+                load_or_create_master_key(data.root / "master.key")
+
+    process = multiprocessing.get_context("fork").Process(target=serve)
+    process.start()
+    process.join(30)
+    assert (process.exitcode == 0) == is_served
+    assert stat.S_IMODE(root.stat().st_mode) == mode
+    left = {path.name: stat.S_IMODE(path.stat().st_mode) for path in root.iterdir()}
+    assert all(not bits & 0o077 for bits in left.values()), left
 
 
 @pytest.mark.parametrize("name", ["run/valkey.conf", "pg/pg_hba.conf"])

@@ -6,8 +6,9 @@
     DIR/logs        the servers' logs          DIR/bin-…    a copy of the server binaries, where root needs one
 
 Run by root with the embedded Postgres, DIR and DIR/sockets are 0711, and `pg` and `sockets/pg` belong to the account
-that Postgres runs as; all else is 0700. Parents are never changed. Refuses, with the remedy: a directory that is held,
-that is something else's (not empty, no `lock`), that cannot be written, or that the account cannot enter.
+that Postgres runs as; all else is 0700, but for a DIR that is root's while we are not. Parents are never changed.
+Refuses, with the remedy: a directory that is held, that is something else's (not empty, no `lock`), that cannot be
+written, or that the account cannot enter.
 """
 
 from __future__ import annotations
@@ -153,8 +154,10 @@ def _make_root(root: Path, account: Account | None) -> None:
                 f"{root} is not empty and not a data directory of memory-proxy (found {strangers[0]}): choose an "
                 "empty or new one with --data-dir"
             )
-    mode = 0o711 if account is not None else 0o700
-    if stat.S_IMODE(root.stat().st_mode) != mode:
+    mode, known = 0o711 if account is not None else 0o700, root.stat()
+    # Kubernetes mounts a volume as root's, open to the pod's group: it stays so, and what we make in it is closed.
+    is_mounted = known.st_uid == 0 != os.geteuid()
+    if stat.S_IMODE(known.st_mode) != mode and not is_mounted:
         root.chmod(mode)
 
 
