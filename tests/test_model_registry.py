@@ -185,6 +185,16 @@ def test_processes_that_start_together_share_one_whole_cache_entry(tmp_path: Pat
     assert len([path for path in tmp_path.iterdir() if path.is_dir()]) == 1
 
 
+def test_a_directory_called_memory_is_in_nobodys_way(
+    spec: ModelSpec, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Python package of somebody else, where the service is started."""
+    (tmp_path / "memory").mkdir()
+    (tmp_path / "memory" / "__init__.py").write_text("raise ImportError('not ours')\n")
+    monkeypatch.chdir(tmp_path)
+    assert prepare_model(spec, tmp_path / "cache", silent).model.is_file()
+
+
 def test_digest_names_all_that_decides_a_vector(spec: ModelSpec, tmp_path: Path) -> None:
     first = prepare_model(spec, tmp_path, silent)
     assert prepare_model(replace(spec, query_prefix="q: "), tmp_path, silent).digest != first.digest

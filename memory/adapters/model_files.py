@@ -181,7 +181,8 @@ def _fill(fresh: Path, spec: ModelSpec, digest: str) -> None:
 
 def _run_recipe(source: Path, target: Path) -> None:
     """Quantise in a process of its own: what it imports (32 MiB, 0.5 s) stays out of this one."""
-    command = [sys.executable, "-m", "memory.adapters.quantise", str(source), str(target)]
+    # -P: a package called `memory` where the service is started must not take the place of ours.
+    command = [sys.executable, "-P", "-m", "memory.adapters.quantise", str(source), str(target)]
     try:
         subprocess.run(command, check=True, capture_output=True, timeout=_RECIPE_TIMEOUT_S)
     except subprocess.TimeoutExpired as exc:
