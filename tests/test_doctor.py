@@ -220,6 +220,19 @@ def test_little_memory_is_a_warning(tmp_path: Path) -> None:
     assert check_machine.free_memory(meminfo, tmp_path)[0].level == "ok"
 
 
+def test_files_that_were_read_take_no_memory_from_a_container(tmp_path: Path) -> None:
+    """Beside a database most of a container's memory holds those, and they give way."""
+    meminfo = tmp_path / "meminfo"
+    meminfo.write_text("MemAvailable: 64000000 kB\n")
+    (tmp_path / "memory.max").write_text(f"{4 << 30}\n")
+    (tmp_path / "memory.current").write_text(f"{(4 << 30) - 4096}\n")
+    read, dirty = "inactive_file 2000000000\nactive_file 1000000000\n", "anon 900000000\nfile_dirty 4096\n"
+    (tmp_path / "memory.stat").write_text(dirty + read)
+    assert check_machine.free_memory(meminfo, tmp_path)[0].level == "ok"
+    (tmp_path / "memory.stat").write_text(dirty)
+    assert check_machine.free_memory(meminfo, tmp_path)[0].level == "warn"
+
+
 def test_a_clock_turned_back_is_seen(tmp_path: Path) -> None:
     (tmp_path / "lock").touch()
     os.utime(tmp_path / "lock", (4e9, 4e9))

@@ -238,7 +238,10 @@ def _available(meminfo: Path) -> int | None:
 
 
 def _cgroup_room(cgroup: Path) -> int | None:
+    """What its limit leaves; of files that were read before, the kernel takes back what is needed."""
     try:
-        return int((cgroup / "memory.max").read_text()) - int((cgroup / "memory.current").read_text())
+        free = int((cgroup / "memory.max").read_text()) - int((cgroup / "memory.current").read_text())
+        kinds = dict(line.split() for line in (cgroup / "memory.stat").read_text().splitlines())
+        return free + int(kinds.get("inactive_file", 0)) + int(kinds.get("active_file", 0))
     except (OSError, ValueError):  # no cgroup here, or "max"
         return None
