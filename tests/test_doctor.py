@@ -179,6 +179,20 @@ def test_a_port_that_a_stranger_holds_fails(used_port: int, tmp_path: Path) -> N
     assert str(used_port) in finding.mend
 
 
+def test_the_port_is_looked_at_where_the_service_listens(
+    used_port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name that stands for ::1 first, as `localhost` does on many machines: the service takes 127.0.0.1."""
+
+    def both(*_: object, **__: object) -> list[object]:
+        four = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", used_port))
+        return [(socket.AF_INET6, socket.SOCK_STREAM, 6, "", ("::1", used_port, 0, 0)), four]
+
+    monkeypatch.setattr(socket, "getaddrinfo", both)
+    finding = check_machine.port(settings_with(listen={"host": "localhost", "port": used_port}), tmp_path)[0]
+    assert (finding.level, "another process listens there" in finding.found) == ("FAIL", True), finding
+
+
 def test_the_service_of_this_machine_is_not_asked_through_a_proxy(
     service: Service, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

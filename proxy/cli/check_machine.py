@@ -25,7 +25,7 @@ from memory.errors import StartFailed
 from proxy.cli.checks import Finding, Findings
 from proxy.supervisor.data_dir import IGNORED_WHEN_EMPTY, can_enter, server_account
 from proxy.supervisor.embedded_postgres import FREE_BYTES_MIN
-from proxy.supervisor.listener import REMEDIES
+from proxy.supervisor.listener import REMEDIES, chosen
 
 FREE_BYTES_WARN = 2 << 30
 FREE_FILES_WARN = 10_000
@@ -188,7 +188,7 @@ def _account() -> str:
 def _can_listen(host: str, number: int) -> str | None:
     """None when the port can be bound; else why not."""
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, number, type=socket.SOCK_STREAM)[0]
+        family, kind, protocol, _, address = chosen(host, number)
         with socket.socket(family, kind, protocol) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(address)

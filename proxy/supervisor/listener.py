@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import socket
+from typing import Any
 
 from memory.errors import StartFailed
 
@@ -26,12 +27,11 @@ REMEDIES = {
 def open_listener(host: str, port: int) -> socket.socket:
     """Listen on the first address of the host, IPv4 before IPv6; `::` takes both. Raises StartFailed."""
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, kind, protocol, _, address = chosen(host, port)
     except socket.gaierror as error:
         raise StartFailed(f"cannot listen on {host}: {error.strerror}; choose another --host") from error
     except UnicodeError as error:
         raise StartFailed(f"cannot listen on {host}: it is no name of a host; choose another --host") from error
-    family, kind, protocol, _, address = sorted(found, key=lambda item: item[0] != socket.AF_INET)[0]
     try:
         listener = socket.socket(family, kind, protocol)
     except OSError as error:  # a kernel without IPv6
@@ -50,6 +50,12 @@ def open_listener(host: str, port: int) -> socket.socket:
         remedy = REMEDIES.get(error.errno or 0, error.strerror or "unknown reason")
         raise StartFailed(f"cannot listen on port {port} of {host}: {remedy}") from error
     return listener
+
+
+def chosen(host: str, port: int) -> tuple[int, int, int, str, Any]:
+    """Which address of a host is listened on, as getaddrinfo gives it. Raises OSError, UnicodeError."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    return min(found, key=lambda item: item[0] != socket.AF_INET)
 
 
 def local_address(listener: socket.socket) -> tuple[str, int]:
