@@ -21,8 +21,8 @@ USER memory
 ENV PATH=/opt/venv/bin:$PATH XDG_CACHE_HOME=/data/cache MEMORY_PROXY_DATA__DIR=/data MEMORY_PROXY_LISTEN__OPEN_ON_NETWORK=true
 VOLUME /data
 EXPOSE 8080
-# Not by urllib, which would ask the proxy that HTTP_PROXY names.
+# On the port that the service was given. Not by urllib, which would ask the proxy that HTTP_PROXY names.
 HEALTHCHECK --interval=10s --timeout=3s --start-period=60s \
-  CMD ["python", "-c", "import http.client as h; c = h.HTTPConnection('127.0.0.1', 8080, timeout=2); c.request('GET', '/memory/health'); raise SystemExit(c.getresponse().status != 200)"]
+  CMD ["python", "-c", "import http.client as h, json, pathlib; f = pathlib.Path('/data/run/settings.json'); p = json.loads(f.read_text())['listen']['port'] if f.exists() else 8080; c = h.HTTPConnection('127.0.0.1', p, timeout=2); c.request('GET', '/memory/health'); raise SystemExit(c.getresponse().status != 200)"]
 ENTRYPOINT ["memory-proxy", "serve", "--data-dir", "/data", "--host", "0.0.0.0"]
 CMD ["--upstream", "http://host.docker.internal:8000"]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from memory.adapters.model_files import default_cache_dir
-from memory.config import effective_data_dir, load_settings
+from memory.config import effective_data_dir, load_settings, write_private
 from proxy.cli import parser
 from proxy.cli.serve import settings_of
 from proxy.supervisor.data_dir import claimed
@@ -70,8 +70,10 @@ def test_a_volume_in_which_only_the_doctor_was_is_still_an_empty_one(tmp_path: P
 
 
 @pytest.mark.parametrize(("status", "code"), [(200, 0), (503, 1)])
-def test_the_health_of_a_container_is_asked_of_itself(status: int, code: int) -> None:
-    """Docker puts the proxy of its own configuration into every container's environment."""
+def test_the_health_of_a_container_is_asked_of_itself(status: int, code: int, tmp_path: Path) -> None:
+    """On whatever port it was told to listen. Docker puts the proxy of its own configuration into every container's
+    environment.
+    """
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -84,7 +86,10 @@ def test_the_health_of_a_container_is_asked_of_itself(status: int, code: int) ->
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         (asked,) = re.findall(r"^  CMD (\[.*\])$", DOCKERFILE, re.MULTILINE)
-        program, *words = (word.replace("8080", str(server.server_port)) for word in json.loads(asked))
+        program, *words = (word.replace(instruction("VOLUME"), str(tmp_path)) for word in json.loads(asked))
+        (tmp_path / "run").mkdir()
+        settings = load_settings(None, {"listen.port": server.server_port}, {})
+        write_private(settings, tmp_path / "run" / "settings.json")
         env = {"HTTP_PROXY": "http://127.0.0.1:9", "http_proxy": "http://127.0.0.1:9"}
         ran = subprocess.run([sys.executable, *words], env=env, capture_output=True, timeout=30, check=False)
         server.shutdown()
