@@ -12,10 +12,33 @@ import unicodedata
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
+_LIBPQ_ALONE = frozenset(
+    (
+        "channel_binding",
+        "connect_timeout",
+        "fallback_application_name",
+        "gssdelegation",
+        "gssencmode",
+        "hostaddr",
+        "keepalives",
+        "keepalives_count",
+        "keepalives_idle",
+        "keepalives_interval",
+        "load_balance_hosts",
+        "require_auth",
+        "requirepeer",
+        "requiressl",
+        "sslcertmode",
+        "sslcompression",
+        "sslcrldir",
+        "sslsni",
+        "tcp_user_timeout",
+    )
+)
 _CLOCK_TIME = re.compile(r"(?:[01][0-9]|2[0-3]):[0-5][0-9]", re.ASCII)
 
 
@@ -39,6 +62,13 @@ def _check_port(parts: SplitResult) -> None:
         _ = parts.port
     except ValueError:
         raise ValueError("a URL whose port is a number from 0 to 65535 (in a password write %2F for /)") from None
+
+
+def _check_options(parts: SplitResult) -> None:
+    """What the driver does not know it takes for a setting, and the server ends each connection that brings one."""
+    named = {name for name, _ in parse_qsl(parts.query, keep_blank_values=True)}
+    for name in sorted(_LIBPQ_ALONE & named):
+        raise ValueError(f"a URL without {name}, which libpq knows and nothing here")
 
 
 def _http_url(value: str) -> str:
@@ -66,6 +96,8 @@ def _url_of(*schemes: str) -> AfterValidator:
             raise ValueError(f"a URL that begins with {', '.join(f'{scheme}://' for scheme in schemes)}")
         if parts.scheme in ("redis", "rediss"):  # Postgres' may name several hosts
             _check_port(parts)
+        if parts.scheme in ("postgresql", "postgres"):
+            _check_options(parts)
         return value
 
     return AfterValidator(check)

@@ -127,6 +127,8 @@ def test_all_faults_are_named_at_once_with_their_lines(tmp_path: Path) -> None:
         ("listen: &a\n  host: *a\n", "plain value"),
         ("database: {owner_url: 'postgresql://h/d'}", "expected database.url as well"),
         ("redis: {cache_url: 'redis://h'}", "expected redis.url as well"),
+        ("database: {url: 'postgresql://u:p@h/d?sslmode=require&connect_timeout=10'}", "a URL without connect_timeout"),
+        ("database: {url: 'postgresql://u:p@h/d?channel_binding=require'}", "a URL without channel_binding"),
     ],
 )
 def test_a_wrong_value_is_refused_with_what_was_expected(tmp_path: Path, text: str, said: str) -> None:
