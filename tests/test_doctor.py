@@ -27,9 +27,10 @@ from pydantic import SecretStr
 from bench.fake_vllm.launch import running_fake_vllm
 from memory.adapters.postgres.fitness import Fitness, fitness
 from memory.adapters.redis_fitness import RedisFitness, redis_fitness
+from memory.adapters.redis_queue import RedisQueue
 from memory.config import Settings
 from memory.config_sections import Database, Worker
-from memory.errors import StoreUnavailable
+from memory.errors import QueueUnavailable, StoreUnavailable
 from proxy.cli import check_machine, check_model, check_stores, check_upstream
 from proxy.cli.checks import Check, Finding, Findings, as_json, as_text, failed, findings_of
 from proxy.cli.client import Client
@@ -355,6 +356,7 @@ def test_the_connections_of_memory_workers_are_counted_as_they_open_them() -> No
         ("fsync", {"version": (6, 2)}, "FAIL", "upgrade"),
         ("fsync", {"name": "Valkey", "version": (7, 2)}, "FAIL", "upgrade"),
         ("fsync", {"role": "slave"}, "FAIL", "primary"),
+        ("fsync", {"cluster": True}, "FAIL", "one primary"),
         ("fsync", {"last_write_ok": False}, "FAIL", "spool"),
     ],
 )
@@ -370,6 +372,15 @@ async def test_a_real_valkey_is_read_as_it_is_set(valkey: ValkeyServer) -> None:
     seen = await redis_fitness(valkey.url)
     assert (seen.name, seen.role, seen.appendonly, seen.appendfsync) == ("Valkey", "master", True, "always")
     assert worst(await check_stores.redis(settings_with(redis={"url": SecretStr(valkey.url)}))) == "ok"
+
+
+async def test_a_node_of_a_cluster_is_no_server_for_the_queue(valkey_cluster: str) -> None:
+    """It takes the lanes of its own slots only, and no worker can read several."""
+    queue = RedisQueue(valkey_cluster, lanes=4)
+    with pytest.raises(QueueUnavailable):
+        await queue.take(await queue.prepare(), count=1, block_ms=0)
+    await queue.close()
+    assert worst(await check_stores.redis(settings_with(redis={"url": SecretStr(valkey_cluster)}))) == "FAIL"
 
 
 async def test_the_catalogue_question_is_understood_by_a_real_postgres(postgres: TestDatabase) -> None:

@@ -211,6 +211,8 @@ def _eviction(seen: RedisFitness) -> Finding:
 
 def _version(what: str, seen: RedisFitness) -> Finding:
     shown = f"{seen.name} {seen.version[0]}.{seen.version[1]}{', a cluster' if seen.cluster else ''}"
+    if seen.cluster:
+        return Finding("FAIL", what, shown, "a node refuses what lies on others: one primary is needed, no cluster")
     needed = VALKEY_MIN if seen.name == "Valkey" else REDIS_MIN
     if seen.version < needed:
         return Finding("FAIL", what, shown, "Redis 7 or Valkey 8 or later is needed: upgrade the server")
