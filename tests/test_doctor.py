@@ -103,6 +103,14 @@ def test_an_absent_upstream_fails_with_a_remedy_and_exits_with_1(tmp_path: Path)
     assert "vllm serve" in upstream["mend"]
 
 
+def test_beside_a_service_its_own_upstream_is_looked_at(service: Service) -> None:
+    """`memory-proxy serve --upstream URL`, or the command line of a container, which the doctor beside it has not."""
+    ran = doctor("--json", "--data-dir", str(service.data), "--port", service.url.rpartition(":")[2])
+    told = json.loads(ran.stdout)
+    upstream = next(finding for finding in told["findings"] if finding["what"] == "upstream")
+    assert (upstream["level"], service.upstream in upstream["found"]) == ("ok", True), upstream
+
+
 def test_a_faulty_configuration_is_told_fault_by_fault_and_the_rest_still_checked(tmp_path: Path) -> None:
     config = tmp_path / "config.yaml"
     config.write_text("listen:\n  prot: 1\nrecall:\n  deadline_ms: soon\n")

@@ -16,6 +16,7 @@ from memory.adapters.postgres.migrate import lacks, pending
 from memory.adapters.postgres.serving_store import ServingStore
 from memory.adapters.redis_fitness import RedisFitness, redis_fitness
 from memory.config import Settings, settings_from_environ
+from memory.config_sections import Upstream
 from memory.errors import ConfigInvalid, QueueUnavailable, StartFailed, StoreUnavailable
 from proxy.cli.check_machine import lock_holder
 from proxy.cli.checks import Finding, Findings
@@ -32,7 +33,9 @@ MIGRATED_BY_START = "`memory-proxy serve` migrates when it starts"
 
 
 def running_settings(settings: Settings, root: Path) -> Settings:
-    """The settings with the embedded servers' addresses, where a service runs on this data directory."""
+    """The settings with the embedded servers' addresses, and the upstream where none is named, of the service that runs
+    on this data directory.
+    """
     if lock_holder(root) is None:
         return settings
     try:
@@ -41,7 +44,8 @@ def running_settings(settings: Settings, root: Path) -> Settings:
         return settings
     database = settings.database if settings.database.url else running.database
     redis = settings.redis if settings.redis.url else running.redis
-    return settings.model_copy(update={"database": database, "redis": redis})
+    upstream = running.upstream if settings.upstream == Upstream() else settings.upstream
+    return settings.model_copy(update={"database": database, "redis": redis, "upstream": upstream})
 
 
 def embedded_postgres() -> Findings:

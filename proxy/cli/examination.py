@@ -93,7 +93,7 @@ def checks_of(options: Namespace, environ: Mapping[str, str]) -> list[Check]:
         in_thread("embedding model", partial(check_model.embedding_model, settings, environ), MODEL_BOUND_S),
         in_thread("reranker", partial(check_model.reranker, settings), MODEL_BOUND_S),
         in_thread("tokenizer", partial(check_model.tokenizer, settings)),
-        Check("upstream", partial(check_upstream.upstream, settings, probe=probe), PROBE_BOUND_S if probe else 40.0),
+        Check("upstream", partial(check_upstream.upstream, servers, probe=probe), PROBE_BOUND_S if probe else 40.0),
         Check("cache with memory", partial(check_cache.cache_with_memory, settings)),
     ]
 
