@@ -156,6 +156,22 @@ async def test_a_connection_that_takes_no_writes_is_replaced(postgres: TestDatab
     await database.close()
 
 
+@pytest.mark.parametrize("isolation", ["repeatable read", "serializable"])
+async def test_what_another_has_just_written_is_written_over_whatever_isolation_is_usual_there(
+    postgres: TestDatabase, isolation: str
+) -> None:
+    """A database that other applications share may be set so; a lock that was waited for is to show what is there."""
+    postgres.psql(f"ALTER DATABASE {postgres.name} SET default_transaction_isolation = '{isolation}'")
+    database = await Database.open(postgres.app)
+    async with database.transaction(None) as late:
+        async with database.transaction(None) as tx:
+            await tx.run("beat", "worker", 10.0)
+        await late.run("beat", "worker", 10.0)
+    async with database.transaction(None, read_only=True) as tx:
+        assert await tx._connection.fetchval("SHOW transaction_read_only") == "on"
+    await database.close()
+
+
 async def test_waiting_for_a_connection_is_bounded(postgres: TestDatabase) -> None:
     database = await Database.open(postgres.app, Bounds(connections_max=1, acquire_timeout_s=0.1))
     async with database.transaction(None):

@@ -317,7 +317,8 @@ class Database:
                 f" THEN set_config('transaction_timeout', '{within_ms:d}', true) END"
             )
         return (
-            f"BEGIN{' READ ONLY' if read_only else ''}; SELECT set_config('role', '{APP_ROLE}', true), "
+            f"BEGIN ISOLATION LEVEL READ COMMITTED{', READ ONLY' if read_only else ''}; "
+            f"SELECT set_config('role', '{APP_ROLE}', true), "
             f"set_config('mp.tenant', '{'' if tenant is None else UUID(int=tenant.int)}', true), "
             f"set_config('mp.scopes', '{_array(scope_ids)}', true), "
             f"set_config('statement_timeout', '{self._bounds.statement_timeout_ms:d}', true), "
