@@ -40,7 +40,7 @@ from tests.service_fixture import Service
 from tests.valkey_fixture import ValkeyServer
 
 LINE = re.compile(r"^(ok  |warn|FAIL)  \S.*?  +\S.*$")
-GOOD_POSTGRES = Fitness(180006, False, "0.8.6", "0.8.6", True, True, True, True, False, 100, True, "on")
+GOOD_POSTGRES = Fitness(180006, False, "0.8.6", "0.8.6", True, True, True, True, False, 100, True, "on", "UTF8")
 GOOD_REDIS = RedisFitness("Redis", (7, 4), "master", 1, False, 0, "noeviction", True, "always", True)
 
 
@@ -328,6 +328,7 @@ async def test_an_absent_postgres_fails_without_its_password() -> None:
         ({"owns_database": False}, "FAIL", "OWNER TO"),
         ({"has_roles": False, "makes_roles": False}, "FAIL", "CREATEROLE"),
         ({"may_become_app": False}, "FAIL", "GRANT mp_app"),
+        ({"encoding": "LATIN1"}, "FAIL", "ENCODING 'UTF8'"),
         ({"bypasses_rls": True}, "warn", "owner_url"),
         ({"synchronous_commit": "off"}, "warn", "power cut"),
         ({"connections_max": 10}, "warn", "max_connections"),

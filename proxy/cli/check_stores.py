@@ -123,6 +123,10 @@ def judged_postgres(app: Fitness, own: Fitness, settings: Settings) -> Findings:
     if app.in_recovery:
         return [Finding("FAIL", "Postgres", f"{version}, a read-only replica", "point database.url at the primary")]
     findings = [Finding("ok", "Postgres", f"{version} answers"), _extension(own), _rights(app, own)]
+    if app.encoding != "UTF8":
+        mend = "`export`, CREATE DATABASE … ENCODING 'UTF8' TEMPLATE template0, and `import` into that"
+        found = f"{app.encoding}: exchanges with characters that it lacks cannot be stored"
+        findings.append(Finding("FAIL", "Postgres encoding", found, mend))
     if app.bypasses_rls:
         mend = "fine for a trial; else connect as a plain role that is a member of mp_app, and keep this for owner_url"
         found = "the serving role is a superuser or bypasses row-level security until it becomes mp_app"

@@ -28,6 +28,7 @@ from memory.adapters.postgres.migrate import (
     lacks,
     migrate,
     pending,
+    reached,
 )
 from memory.adapters.postgres.scopes import Scopes
 from memory.config import Settings, load_settings, write_private
@@ -233,6 +234,17 @@ async def test_an_owner_with_a_schema_of_its_own_is_told_where_the_tables_must_b
     with pytest.raises(StartFailed, match=r"made in schema mp_housed, .*remedy: .*search_path = public"):
         await migrated(load_settings(None, {"database.url": dsn}, {}))
     assert postgres_server.psql("SELECT count(*) FROM pg_tables WHERE schemaname = 'mp_housed'", "housed") == "0"
+
+
+async def test_a_database_that_lacks_most_characters_is_refused_while_it_is_empty(postgres_server: Server) -> None:
+    """As clusters made under another locale have them: an answer with a smiling face would become a dead letter."""
+    kind = "ENCODING 'LATIN1' LOCALE_PROVIDER libc LOCALE 'C' TEMPLATE template0"
+    postgres_server.psql(f"CREATE DATABASE latin {kind}")
+    dsn = postgres_server.dsn("latin")
+    with pytest.raises(StartFailed, match=r"encoding LATIN1, .*remedy: CREATE DATABASE … ENCODING 'UTF8'"):
+        await migrated(load_settings(None, {"database.url": dsn}, {}))
+    await migrate(dsn)  # by an earlier version
+    await reached(dsn)
 
 
 async def test_a_missing_extension_is_refused_with_the_remedy(postgres_server: Server) -> None:

@@ -33,6 +33,7 @@ class Fitness:
     connections_max: int
     fsync: bool
     synchronous_commit: str
+    encoding: str
 
 
 async def fitness(dsn: str) -> Fitness:

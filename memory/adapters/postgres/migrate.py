@@ -38,6 +38,10 @@ _NOT_THERE_YET: Final = (
     OSError,
 )
 _SCHEMA: Final = "public"
+_PLACE: Final = (
+    "SELECT current_schema()::text AS schema, current_setting('server_encoding') AS encoding, "
+    "to_regclass('public.tenants') IS NULL AS is_new"
+)
 _ADDRESS: Final = re.compile(r"[^:]*|.*\]|.*:\d*")
 _CATALOGUE: Final = tuple(
     f"catalogue_{part}"
@@ -60,24 +64,33 @@ _REMEDIES: Final = (
 async def reached(dsn: str) -> None:
     """Return where the server lets us in, and where it refuses for good, which dbmate tells with the remedy. Raises
     StoreUnavailable where it is not there yet: its name or address leads nowhere, it starts, it is full; StartFailed
-    where tables would be made in another schema than all looks for.
+    where the schema must not be made.
     """
     try:
-        connection = await asyncpg.connect(dsn, timeout=_CONNECT_TIMEOUT_S, statement_cache_size=0)
+        connection: Any = await asyncpg.connect(dsn, timeout=_CONNECT_TIMEOUT_S, statement_cache_size=0)
         try:
-            schema = await connection.fetchval("SELECT current_schema()", timeout=_CONNECT_TIMEOUT_S)
+            found = await connection.fetchrow(_PLACE, timeout=_CONNECT_TIMEOUT_S)
         finally:
             connection.terminate()
-        if schema != _SCHEMA:
-            raise StartFailed(
-                f"tables would be made in schema {schema}, and {_SCHEMA} is where they are looked for; remedy: ALTER "
-                f"ROLE … SET search_path = {_SCHEMA} for the user of database.url and of database.owner_url"
-            )
+        _refuse_place(**dict(found))
     except _NOT_THERE_YET as exc:
         if not isinstance(exc, ssl.SSLError) and type(exc) is not ConnectionError:  # asyncpg's, of one that has no TLS
             raise StoreUnavailable(f"Postgres does not answer yet: {type(exc).__name__}: {exc}") from exc
     except (asyncpg.PostgresError, asyncpg.InterfaceError, ValueError):
         return
+
+
+def _refuse_place(schema: str | None, encoding: str, is_new: bool) -> None:
+    if schema != _SCHEMA:
+        raise StartFailed(
+            f"tables would be made in schema {schema}, and {_SCHEMA} is where they are looked for; remedy: ALTER "
+            f"ROLE … SET search_path = {_SCHEMA} for the user of database.url and of database.owner_url"
+        )
+    if encoding != "UTF8" and is_new:
+        raise StartFailed(
+            f"the database has encoding {encoding}, which lacks most of what people and models write; remedy: CREATE "
+            "DATABASE … ENCODING 'UTF8' TEMPLATE template0"
+        )
 
 
 async def migrate(owner_dsn: str) -> None:

@@ -1,7 +1,7 @@
 -- name: fitness
 -- What the doctor asks a Postgres that may not be ours yet: catalogue only, no table of the project.
 -- Uses: pg_database. Rows: version_num, in_recovery, vector_installed, vector_offered, owns_database, makes_roles,
--- has_roles, may_become_app, bypasses_rls, connections_max, fsync, synchronous_commit.
+-- has_roles, may_become_app, bypasses_rls, connections_max, fsync, synchronous_commit, encoding.
 SELECT current_setting('server_version_num')::int AS version_num,
        pg_is_in_recovery() AS in_recovery,
        (SELECT extversion FROM pg_extension WHERE extname = 'vector') AS vector_installed,
@@ -13,6 +13,7 @@ SELECT current_setting('server_version_num')::int AS version_num,
        r.rolsuper OR r.rolbypassrls AS bypasses_rls,
        current_setting('max_connections')::int AS connections_max,
        current_setting('fsync') = 'on' AS fsync,
-       current_setting('synchronous_commit') AS synchronous_commit
+       current_setting('synchronous_commit') AS synchronous_commit,
+       current_setting('server_encoding') AS encoding
 FROM pg_database d, pg_roles r
 WHERE d.datname = current_database() AND r.rolname = current_user;
