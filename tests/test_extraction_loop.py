@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
@@ -23,9 +23,11 @@ from memory.keys import KeyRing, tenant_salt
 from memory.model import Captured, Commit, Entry, NewFact, Placed, Retrieval
 from memory.telemetry import Metrics
 from memory.write.due import Due, DueExchange
-from memory.write.extraction import TAKES_MAX, TAKES_WITH_MODEL_MAX, Extraction, ExtractionParts
+from memory.write.extraction import TAKES_MAX, TAKES_WITH_MODEL_MAX, Asks, Extraction, ExtractionParts
 from memory.write.extraction_loop import AWAY_S, ExtractionLoop, LoopTimes
 from memory.write.facts import facts_of
+from memory.write.model_facts import ModelFacts
+from memory.write.pace import Limits, Pace, SpentHere
 from memory.write.read_facts import heard
 from memory.write.redact import Redactor
 from memory.write.vllm_facts import Exchange, Outcome, Why
@@ -119,7 +121,7 @@ class Bench:
         await self.stores.write.commit(commit, now=T0)
         return commit
 
-    def extraction(self, model: Model | None, store: Any = None, *, salted: bool = False) -> Extraction:
+    def extraction(self, model: Asks | None, store: Any = None, *, salted: bool = False) -> Extraction:
         return Extraction(
             ExtractionParts(
                 store=store or self.dues, keys=self.keys, ask=model, find_facts=facts_of, embedder=Embeds(),
@@ -230,6 +232,26 @@ async def test_what_a_tool_said_in_a_users_message_is_no_evidence_for_a_model(be
     assert await bench.extraction(Model()).take_out(await bench.take()) == "unfounded"
     assert await texts(bench.stores) == set()
     assert bench.metrics.registry.get_sample_value("memory_proxy_extraction_dropped_total", {"reason": "injected"}) == 1
+
+
+async def test_of_a_model_that_says_nothing_of_its_cache_none_is_counted(bench: Bench) -> None:
+    """Else an alert says for ever that nothing of the prompts is cached, and that vLLM should be started otherwise."""
+
+    class Babbles:
+        async def complete(self, messages: Sequence[Mapping[str, Any]], **_: Any) -> str:
+            return "Well."
+
+    class Quiet:
+        async def busy(self, ours: int) -> bool:
+            return False
+
+    await bench.keep()
+    pace = Pace(Limits(), Quiet(), SpentHere(), lambda: T0)
+    asks = ModelFacts(Babbles(), pace, max_tokens=64, timeout_s=5.0)
+    assert await bench.extraction(asks).take_out(await bench.take()) == "unusable"
+    shown = bench.metrics.registry.get_sample_value
+    assert (shown("memory_proxy_extraction_tokens_total", {"what": "prompt"}) or 0) > 0
+    assert shown("memory_proxy_extraction_tokens_total", {"what": "cached"}) is None
 
 
 async def test_a_model_that_finds_no_facts_is_believed(bench: Bench) -> None:

@@ -134,7 +134,8 @@ class Extraction:
         outcome = await ask.ask(await self._exchange(due, captured, stored.turns))
         metrics = self._parts.metrics
         metrics.extraction_tokens.labels("prompt").inc(outcome.prompt_tokens)
-        metrics.extraction_tokens.labels("cached").inc(outcome.cached_tokens)
+        if outcome.tells_cached:
+            metrics.extraction_tokens.labels("cached").inc(outcome.cached_tokens)
         metrics.extraction_yields.inc(outcome.yielded)
         if outcome.heard is None:
             return outcome.why, []

@@ -46,10 +46,10 @@ class ModelFacts:
     async def ask(self, exchange: Exchange) -> Outcome:
         """Wait for a turn and ask. Raises ExtractorUnavailable."""
         async with self.pace.turn(exchange.tenant, exchange.finished_at) as granted:
-            return await self._asked(exchange) if granted else Outcome("late")
+            return await self._asked(exchange) if granted else Outcome("late", tells_cached=False)
 
     async def _asked(self, exchange: Exchange) -> Outcome:
-        outcome = Outcome("unusable")
+        outcome = Outcome("unusable", tells_cached=False)
         said = [("user", turn.text) for turn in exchange.turns]
         for again in (False, True):
             messages = other_model_messages(said, AskForm(self.max_tokens, user_turns=len(said), again=again))

@@ -60,7 +60,9 @@ class Exchange:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of it: `heard` when `why` says so. Tokens of all its questions; `yielded`: how often it gave way."""
+    """What came of it: `heard` when `why` says so. Tokens of all its questions; `yielded`: how often it gave way;
+    `tells_cached`: whether the model is one that may say how much of its prompt it had.
+    """
 
     why: Why
     heard: Heard | None = None
@@ -68,6 +70,7 @@ class Outcome:
     cached_tokens: int = 0
     questions: int = 0
     yielded: int = 0
+    tells_cached: bool = True
 
 
 async def heard_in(exchange: Exchange, items: Sequence[Any]) -> Heard:
