@@ -31,7 +31,7 @@ TOKEN = re.compile(
     r"""|(?P<name>[a-zA-Z_:][\w:]*)|(?P<op>=~|!~|!=|==|>=|<=|[-+*/%^<>=(){},])"""
 )
 WORDS = {"sum", "max", "min", "avg", "count", "by", "without", "on", "ignoring", "unless", "and", "or", "offset"}
-FUNCTIONS = {"rate", "increase", "avg_over_time", "histogram_quantile", "scalar", "time"}
+FUNCTIONS = {"rate", "increase", "avg_over_time", "histogram_quantile", "label_replace", "scalar", "time"}
 COUNTED = {"rate", "increase"}  # want a counter, or the parts of a histogram
 AVERAGED = {"avg_over_time"}  # wants a gauge
 SCRAPED = {"job", "instance"}  # labels that Prometheus adds
@@ -211,6 +211,14 @@ def test_what_is_wrong_with_a_part_of_the_memories_is_seen_by_an_alert() -> None
     (rule,) = (rule for rule in RULES if rule["alert"] == "HygieneBad")
     uses = re.findall(r"(\w*)\(?memory_proxy_hygiene_ratio\{[^}]*\}(\[\w+\])?", rule["expr"])
     assert uses == [("avg_over_time", "[6h]")] * 2
+
+
+def test_junk_and_duplicates_are_added_up_as_the_page_adds_them_up() -> None:
+    """Four in a hundred of each are eight that are not worth keeping."""
+    assert "hygiene `junk` + `duplicate` above .05" in (DEPLOY.parent / "docs" / "metrics.md").read_text()
+    (rule,) = (rule for rule in RULES if rule["alert"] == "HygieneBad")
+    both = 'sum by (instance) (avg_over_time(memory_proxy_hygiene_ratio{rate=~"junk|duplicate"}[6h]))'
+    assert f'label_replace( {both}, "rate", "junk or duplicate", "", "") > 0.05' in rule["expr"]
 
 
 def test_what_happens_once_is_seen_by_an_alert() -> None:
