@@ -247,6 +247,15 @@ async def test_a_database_that_lacks_most_characters_is_refused_while_it_is_empt
     await reached(dsn)
 
 
+async def test_a_server_that_gives_too_little_time_is_named_with_the_remedy(postgres_server: Server) -> None:
+    """As managed servers have it for their users: a migration of a large store takes longer than two minutes."""
+    postgres_server.psql("CREATE ROLE mp_hurried LOGIN SUPERUSER")
+    postgres_server.psql("ALTER ROLE mp_hurried SET statement_timeout = 1")
+    postgres_server.psql("CREATE DATABASE hurried OWNER mp_hurried")
+    with pytest.raises(StartFailed, match=r"remedy: .*ALTER ROLE … SET statement_timeout = 0"):
+        await migrate(postgres_server.dsn("hurried", "mp_hurried"))
+
+
 async def test_a_missing_extension_is_refused_with_the_remedy(postgres_server: Server) -> None:
     postgres_server.psql("CREATE ROLE stranger LOGIN")
     postgres_server.psql("CREATE DATABASE bare OWNER stranger")

@@ -57,6 +57,10 @@ _REMEDIES: Final = (
         "ssl is not enabled",
         "the server speaks no TLS, which is asked for by default: add ?sslmode=disable to database.url",
     ),
+    (
+        "due to statement timeout",
+        "the server gives the user that migrates too little time: ALTER ROLE … SET statement_timeout = 0 for it",
+    ),
     ("permission denied", "the user must own the database (ALTER DATABASE … OWNER TO …)"),
 )
 
