@@ -31,13 +31,16 @@ class Dependency:
 
 
 class Readiness:
-    """Probes dependencies and knows whether the first start is complete."""
+    """Probes dependencies and knows whether the first start is complete. `begun`: that of the service was, before this
+    process took the place of one that had died or was replaced.
+    """
 
-    def __init__(self, probes: Mapping[str, Probe]) -> None:
+    def __init__(self, probes: Mapping[str, Probe], *, begun: bool = False) -> None:
         now = datetime.now(UTC)
         self._probes = probes
         self._seen = {name: Dependency(False, now, "not asked yet") for name in probes}
         self.started = False
+        self.begun = begun
         self.draining = False
 
     async def keep_probing(self) -> None:
@@ -75,7 +78,7 @@ class Readiness:
             name: {"ok": seen.ok, "since": seen.since.isoformat(timespec="seconds"), "error": seen.error}
             for name, seen in self._seen.items()
         }
-        if self.draining or not self.started:
+        if self.draining or not (self.started or self.begun):
             return 503, {"status": "draining" if self.draining else "starting", "dependencies": dependencies}
         healthy = all(seen.ok for seen in self._seen.values())
         return 200, {"status": "ok" if healthy else "degraded", "dependencies": dependencies}

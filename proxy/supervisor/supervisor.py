@@ -40,6 +40,8 @@ READY_POLL_S = 0.1
 READY_PATIENCE_S = 5.0
 HOUSEKEEPING_S = 10.0
 
+# In DIR/run, once the service has been complete: a proxy worker that is started again looks for it.
+BEGUN = "begun"
 # As memory.master calls it, which nothing here has to load.
 _MASTER_KEY = f"{ENV_PREFIX}MASTER_KEY"
 
@@ -133,7 +135,9 @@ class Service:
         self._orders = orders
         self._record = Record(data.run / "children.json")
         self._metrics = MetricsDir(data.run / "metrics")
+        self._begun = data.run / BEGUN
         with written(data.run):
+            self._begun.unlink(missing_ok=True)
             self._metrics.clear()
             write_private(resolved(settings, data), data.run / "settings.json")
         self._env = _child_environment(environ, data)
@@ -203,6 +207,8 @@ class Service:
         self._workers.start(self._settings.worker.processes if self._commands.memory_worker else 0)
         async with self._journal.step("waiting for the service to be ready"):
             await self._until_ready()
+        with suppress(OSError):  # a full disk costs what it says, never the service
+            self._begun.touch()
 
     async def _until_ready(self) -> None:
         """Ask /memory/ready until it says 200, and wait for the proxy workers that did not answer it.

@@ -86,6 +86,8 @@ from proxy.wiring.choices import block_rules, cross_encoder, reranking, traces
 from proxy.wiring.documents import artifact_parts, document_parts, looks_outside
 from proxy.wiring.stores import Kept, Queued, open_kept, open_queued, open_signals, resolved
 
+BEGUN: Final = "begun"
+"""As the supervisor calls it: there once the service has been complete."""
 # Its files are looked for, and read whole, so often.
 MODEL_AGAIN_S: Final = 5.0
 
@@ -342,7 +344,8 @@ def _readiness(base: Base, models: ServedModels) -> Readiness:
             "queue": both(base.queued.queue.ping_as_promised, breakers.hot_state),
             "embedder": both(kept.embedder.ping, breakers.embedder),
             "upstream": models.ping,
-        }
+        },
+        begun=not base.keyed and (kept.run / BEGUN).exists(),  # who has keys is let in once they were read here
     )
 
 

@@ -420,6 +420,22 @@ def test_prompt_that_is_too_long_by_itself_is_vllms_error(service: Service, user
 
 
 @pytest.mark.slow
+def test_a_worker_begun_while_postgres_hangs_answers_and_is_not_out_of_rotation(
+    own_service: OwnService, user: str
+) -> None:
+    """The service was complete before: a balancer that hears 503 now would stop every completion."""
+    with own_service() as service:
+        with frozen(service, r"bin/postgres |postgres: "):
+            (before,) = service.children(r"proxy\.worker")
+            os.kill(before, signal.SIGKILL)
+            wait_until(lambda: service.children(r"proxy\.worker") not in ([], [before]), 30, "another worker")
+            assert service.call("GET", "/memory/ready")["status"] == "degraded"
+            answer = ask(service, f"{QUESTION}\nsay: all the same", user)
+            assert (answer.status, answer.text) == (200, "all the same")
+        wait_until(lambda: _ok(service), 60, "every dependency is back")
+
+
+@pytest.mark.slow
 def test_memory_survives_a_restart_and_the_loss_of_its_stores(
     own_service: OwnService, upstream: str, user: str
 ) -> None:
