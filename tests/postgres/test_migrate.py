@@ -185,6 +185,15 @@ async def test_migrating_twice_changes_nothing(postgres: TestDatabase) -> None:
     assert await catalogue(postgres.owner) == before
 
 
+async def test_another_programs_environment_file_is_not_read(
+    postgres: TestDatabase, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Where the service is started, as in the directory of a project."""
+    (tmp_path / ".env").write_text("set -a\nAPI KEY: hunter2\n")
+    monkeypatch.chdir(tmp_path)
+    await migrate(postgres.owner)
+
+
 async def test_two_starters_do_not_race(postgres_server: Server) -> None:
     postgres_server.psql("CREATE DATABASE raced")
     dsn = postgres_server.dsn("raced")

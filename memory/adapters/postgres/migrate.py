@@ -223,7 +223,9 @@ async def _connection(dsn: str) -> AsyncIterator[Any]:
 
 async def _dbmate(dsn: str, *arguments: str, timeout_s: float) -> str:
     """Run dbmate on our migrations and return what it said. The url goes by the environment: it may hold a password."""
-    command = (str(_binary()), "--migrations-dir", str(MIGRATIONS_DIR), "--no-dump-schema", *arguments)
+    # A .env of the directory where we are started is somebody else's, and one that dbmate cannot read would be quoted.
+    ours = ("--env-file", os.devnull, "--migrations-dir", str(MIGRATIONS_DIR), "--no-dump-schema")
+    command = (str(_binary()), *ours, *arguments)
     process = await asyncio.create_subprocess_exec(
         *command,
         env={**os.environ, "DATABASE_URL": _url(dsn)},
