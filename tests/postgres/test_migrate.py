@@ -194,6 +194,19 @@ async def test_another_programs_environment_file_is_not_read(
     await migrate(postgres.owner)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("PGHOSTADDR", "127.0.0.1"), ("PGSERVICE", "theirs"), ("PGOPTIONS", "-c search_path=elsewhere")],
+)
+async def test_the_database_that_is_migrated_is_the_one_that_is_served(
+    postgres: TestDatabase, monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    """Who works with another Postgres has such variables in every shell; the service's driver heeds none of these."""
+    postgres.psql("CREATE SCHEMA elsewhere")
+    monkeypatch.setenv(name, value)
+    assert await pending(postgres.owner) == 0
+
+
 async def test_two_starters_do_not_race(postgres_server: Server) -> None:
     postgres_server.psql("CREATE DATABASE raced")
     dsn = postgres_server.dsn("raced")

@@ -37,6 +37,7 @@ _NOT_THERE_YET: Final = (
     asyncpg.TooManyConnectionsError,
     OSError,
 )
+_OF_LIBPQ: Final = frozenset(("PGHOSTADDR", "PGOPTIONS", "PGSERVICE", "PGSERVICEFILE"))
 _SCHEMA: Final = "public"
 _PLACE: Final = (
     "SELECT current_schema()::text AS schema, current_setting('server_encoding') AS encoding, "
@@ -228,7 +229,7 @@ async def _dbmate(dsn: str, *arguments: str, timeout_s: float) -> str:
     command = (str(_binary()), *ours, *arguments)
     process = await asyncio.create_subprocess_exec(
         *command,
-        env={**os.environ, "DATABASE_URL": _url(dsn)},
+        env={**_environment(), "DATABASE_URL": _url(dsn)},
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
@@ -245,6 +246,11 @@ async def _dbmate(dsn: str, *arguments: str, timeout_s: float) -> str:
     if process.returncode != 0:
         raise StartFailed(f"migrations failed: {said.strip()[-500:]}; remedy: {_remedy(said)}")
     return said
+
+
+def _environment() -> dict[str, str]:
+    """Ours, without what dbmate's driver heeds and the service's does not: else they would mean two databases."""
+    return {name: value for name, value in os.environ.items() if name not in _OF_LIBPQ}
 
 
 def _remedy(said: str) -> str:
