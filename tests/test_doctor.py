@@ -26,6 +26,7 @@ from pydantic import SecretStr
 
 from bench.fake_vllm.launch import running_fake_vllm
 from memory.adapters.postgres.fitness import Fitness, fitness
+from memory.adapters.redis_client import connect
 from memory.adapters.redis_fitness import RedisFitness, redis_fitness
 from memory.adapters.redis_queue import RedisQueue
 from memory.config import Settings
@@ -381,6 +382,20 @@ async def test_a_real_valkey_is_read_as_it_is_set(valkey: ValkeyServer) -> None:
     seen = await redis_fitness(valkey.url)
     assert (seen.name, seen.role, seen.appendonly, seen.appendfsync) == ("Valkey", "master", True, "always")
     assert worst(await check_stores.redis(settings_with(redis={"url": SecretStr(valkey.url)}))) == "ok"
+
+
+async def test_a_user_that_may_not_ask_for_info_is_not_said_to_be_wrong(valkey: ValkeyServer) -> None:
+    """As rules of access usually have it: everything but what is dangerous. The service needs no more."""
+    admin = connect(valkey.url)
+    await admin.execute_command("ACL", "SETUSER", "ours", "on", ">pw", "~*", "&*", "+@all", "-@dangerous")
+    await admin.aclose()
+    url = valkey.url.replace("unix://", "unix://ours:pw@")
+    queue = RedisQueue(url)
+    await queue.prepare()
+    await queue.ping_as_promised()
+    await queue.close()
+    (found,) = await check_stores.redis(settings_with(redis={"url": SecretStr(url)}))
+    assert (found.level, "INFO" in found.found) == ("warn", True), found
 
 
 async def test_a_node_of_a_cluster_is_no_server_for_the_queue(valkey_cluster: str) -> None:

@@ -1,6 +1,7 @@
 """What a Redis or Valkey is like: a URL in, a RedisFitness out. Writes nothing. Raises QueueUnavailable.
 
-A server that keeps CONFIG to itself (managed ones do) leaves those fields None.
+A server that keeps CONFIG to itself (managed ones do) leaves those fields None; where a user of its may not ask INFO
+either, the version is (0, 0) and nothing else is known.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from redis.asyncio import Redis
-from redis.exceptions import ResponseError
+from redis.exceptions import NoPermissionError, ResponseError
 
 from memory.adapters.redis_client import Client, connect, faults
 
@@ -44,7 +45,10 @@ async def redis_fitness(url: str) -> RedisFitness:
 
 async def _info(client: Client) -> Mapping[str, Any]:
     # Section by section: a plain INFO leaves some out, and Redis 7 takes several while proxies before it may not.
-    sections = [await client.info(name) for name in ("server", "replication", "memory", "persistence", "cluster")]
+    try:
+        sections = [await client.info(name) for name in ("server", "replication", "memory", "persistence", "cluster")]
+    except NoPermissionError:
+        return {}
     return {name: value for section in sections for name, value in section.items()}
 
 

@@ -26,6 +26,7 @@ from proxy.supervisor.stores import pooled
 POSTGRES_MIN = 150_000
 VECTOR_MIN = (0, 8)
 REDIS_MIN, VALKEY_MIN, WAITAOF_MIN = (7, 0), (8, 0), (7, 2)
+UNKNOWN = (0, 0)
 CONNECTIONS_SPARE = 5
 RUN_TIMEOUT_S = 10.0
 UP_TO_DATE = "up to date"
@@ -167,6 +168,8 @@ async def redis(settings: Settings) -> Findings:
 def judged_redis(seen: RedisFitness, durability: str) -> Findings:
     """What is to be said of the queue's server, measured against `queue.durability`."""
     findings = [_version("queue server", seen)]
+    if seen.version == UNKNOWN:
+        return findings
     if seen.role != "master":
         findings.append(Finding("FAIL", "queue server", f"a {seen.role}, read-only", "point redis.url at the primary"))
     findings.append(_eviction(seen))
@@ -219,6 +222,9 @@ def _eviction(seen: RedisFitness) -> Finding:
 
 def _version(what: str, seen: RedisFitness) -> Finding:
     shown = f"{seen.name} {seen.version[0]}.{seen.version[1]}{', a cluster' if seen.cluster else ''}"
+    if seen.version == UNKNOWN:
+        mend = "ask who runs it for its version, appendonly and appendfsync, or allow +info to this user"
+        return Finding("warn", what, "answers, and this user may not ask INFO", mend)
     if seen.cluster:
         return Finding("FAIL", what, shown, "a node refuses what lies on others: one primary is needed, no cluster")
     needed = VALKEY_MIN if seen.name == "Valkey" else REDIS_MIN
