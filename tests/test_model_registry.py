@@ -219,3 +219,12 @@ def test_a_graph_without_int8_weights_is_refused(spec: ModelSpec, tmp_path: Path
 def test_cache_lies_where_xdg_says() -> None:
     assert default_cache_dir({"XDG_CACHE_HOME": "/c", "HOME": "/h"}) == Path("/c/memory-proxy/models")
     assert default_cache_dir({"HOME": "/h"}) == Path("/h/.cache/memory-proxy/models")
+
+
+@pytest.mark.parametrize("environ", [{}, {"HOME": ""}])
+def test_cache_of_who_has_no_home_in_the_environment_is_the_accounts(
+    environ: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As small supervisors and `env -i` start a service: not below root's home, nor where it was started."""
+    monkeypatch.setattr(Path, "home", lambda: Path("/srv/memory"))
+    assert default_cache_dir(environ) == Path("/srv/memory/.cache/memory-proxy/models")

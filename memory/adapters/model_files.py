@@ -27,6 +27,7 @@ from pathlib import Path
 
 from memory.adapters.model_registry import ModelFile, ModelSpec, Role
 from memory.errors import ModelFileInvalid
+from memory.home import home_dir
 from memory.on_disk import synced
 
 Progress = Callable[[str], None]
@@ -50,8 +51,8 @@ class ModelFiles:
 
 
 def default_cache_dir(environ: Mapping[str, str]) -> Path:
-    """`$XDG_CACHE_HOME/memory-proxy/models`, or the same below `~/.cache`."""
-    root = environ.get("XDG_CACHE_HOME") or os.path.join(environ.get("HOME", "/root"), ".cache")
+    """`$XDG_CACHE_HOME/memory-proxy/models`, or the same below `~/.cache`: of $HOME, else of the account."""
+    root = environ.get("XDG_CACHE_HOME") or os.path.join(environ.get("HOME") or home_dir(), ".cache")
     return Path(root) / "memory-proxy" / "models"
 
 
