@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 
 import uvloop
 
-from memory.adapters.postgres.migrate import check, lacks, migrate, pending, reached
+from memory.adapters.postgres.migrate import admits, check, lacks, migrate, pending, reached
 from memory.config import Settings, effective_journal
 from memory.erasure import journal
 from memory.errors import ConfigInvalid, StartFailed
@@ -42,6 +42,8 @@ async def migrated(settings: Settings) -> None:
             "migration is noted as applied: another build made it; remedy: `memory-proxy export` with that build, and "
             "import into a database of its own (embedded: another data directory)"
         )
+    if settings.database.url is not None:
+        await admits(settings.database.url.get_secret_value())
     await settle(settings, url)
     await _opened(settings)
     await _claimed(settings)

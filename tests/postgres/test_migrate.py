@@ -82,6 +82,15 @@ async def test_a_column_that_no_migration_made_is_named_and_the_start_refused(po
         await migrated(settings)
 
 
+async def test_a_user_that_may_not_serve_ends_the_start_with_the_remedy(postgres: TestDatabase) -> None:
+    """One made for the service before its first start, when there was no mp_app to be a member of."""
+    postgres.psql("CREATE ROLE mp_serving LOGIN")
+    dsn = postgres.server.dsn(postgres.name, "mp_serving")
+    settings = load_settings(None, {"database.url": dsn, "database.owner_url": postgres.owner}, {})
+    with pytest.raises(StartFailed, match=r"mp_serving of database\.url .*remedy: GRANT mp_app TO mp_serving"):
+        await migrated(settings)
+
+
 async def test_a_start_under_another_master_key_than_the_stores_is_refused(
     postgres: TestDatabase, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -146,6 +146,14 @@ def _named(lines: Sequence[str]) -> list[str]:
     return [" ".join(line.split()[:2]) for line in lines if line.startswith(("table ", "column "))]
 
 
+async def admits(dsn: str) -> None:
+    """Return where the user of this DSN can serve. Raises StartFailed with the remedy, StoreUnavailable."""
+    async with _connection(dsn) as connection:
+        user, may = await connection.fetchrow("SELECT current_user::text, pg_has_role('mp_app', 'MEMBER')")
+    if not may:
+        raise StartFailed(f"user {user} of database.url may not become mp_app; remedy: GRANT mp_app TO {user}")
+
+
 async def ensure_embedding_table(
     owner_dsn: str, name: str, digest: str, dim: int, directory: Path | None = None
 ) -> str:
