@@ -22,6 +22,7 @@ from memory.adapters.postgres.keys import KeyStore
 from memory.adapters.postgres.migrate import (
     MIGRATIONS_DIR,
     SCHEMA_FILE,
+    admits,
     catalogue,
     check,
     ensure_embedding_table,
@@ -89,6 +90,21 @@ async def test_a_user_that_may_not_serve_ends_the_start_with_the_remedy(postgres
     settings = load_settings(None, {"database.url": dsn, "database.owner_url": postgres.owner}, {})
     with pytest.raises(StartFailed, match=r"mp_serving of database\.url .*remedy: GRANT mp_app TO mp_serving"):
         await migrated(settings)
+
+
+async def test_vectors_that_who_serves_does_not_see_end_the_start_with_the_remedy(postgres_server: Server) -> None:
+    """In a schema that is in nobody's search path, or that mp_app may not use."""
+    postgres_server.psql("CREATE DATABASE unseen")
+    postgres_server.psql("CREATE SCHEMA extensions", "unseen")
+    postgres_server.psql("CREATE EXTENSION vector SCHEMA extensions", "unseen")
+    url = postgres_server.dsn("unseen", "mp_app")
+    urls = {"database.url": url, "database.owner_url": postgres_server.dsn("unseen")}
+    for _ in range(2):
+        with pytest.raises(StartFailed, match=r"remedy: .*GRANT USAGE ON SCHEMA extensions TO mp_app"):
+            await migrated(load_settings(None, urls, {}))
+        postgres_server.psql("ALTER DATABASE unseen SET search_path = public, extensions")
+    postgres_server.psql("GRANT USAGE ON SCHEMA extensions TO mp_app", "unseen")
+    await admits(url)
 
 
 async def test_a_start_under_another_master_key_than_the_stores_is_refused(

@@ -31,6 +31,10 @@ _STATUS_TIMEOUT_S: Final = 600.0
 _MIGRATE_TIMEOUT_S: Final = 86_400.0
 _CONNECT_TIMEOUT_S: Final = 10.0
 _DROP_LOCK_TIMEOUT_S: Final = 5
+_VECTORS: Final = (
+    "SELECT to_regtype('halfvec') IS NOT NULL, (SELECT nspname::text FROM pg_extension "
+    "JOIN pg_namespace n ON n.oid = extnamespace WHERE extname = 'vector')"
+)
 _NOT_THERE_YET: Final = (
     asyncpg.CannotConnectNowError,
     asyncpg.ConnectionDoesNotExistError,
@@ -148,10 +152,17 @@ def _named(lines: Sequence[str]) -> list[str]:
 
 async def admits(dsn: str) -> None:
     """Return where the user of this DSN can serve. Raises StartFailed with the remedy, StoreUnavailable."""
-    async with _connection(dsn) as connection:
+    async with _connection(dsn) as connection, connection.transaction(readonly=True):
         user, may = await connection.fetchrow("SELECT current_user::text, pg_has_role('mp_app', 'MEMBER')")
-    if not may:
-        raise StartFailed(f"user {user} of database.url may not become mp_app; remedy: GRANT mp_app TO {user}")
+        if not may:
+            raise StartFailed(f"user {user} of database.url may not become mp_app; remedy: GRANT mp_app TO {user}")
+        await connection.execute("SET LOCAL ROLE mp_app")
+        seen, schema = await connection.fetchrow(_VECTORS)
+    if not seen:
+        raise StartFailed(
+            f"mp_app sees no halfvec of pgvector, which lies in schema {schema}; remedy: pgvector 0.8 or later, GRANT "
+            f"USAGE ON SCHEMA {schema} TO mp_app, and ALTER DATABASE … SET search_path = {_SCHEMA}, {schema}"
+        )
 
 
 async def ensure_embedding_table(
