@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
+from pathlib import Path
+
 import pytest
 
+from memory.erasure.files import look
 from memory.erasure.shingles import Shingles
 
 
@@ -63,3 +68,22 @@ def test_a_word_in_common_is_no_trace_of_a_sentence_without_blanks() -> None:
     wanted = Shingles()
     wanted.add("ผมอาศัยอยู่ที่กรุงเทพมหานครและทำงานเป็นวิศวกร")
     assert not wanted.found_in("เธอไปเที่ยวกรุงเทพมหานครเมื่อปีที่แล้ว")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make what another may not read")
+def test_the_files_of_a_disk_of_its_own_are_looked_through(tmp_path: Path) -> None:
+    """A volume has a directory of the file system's in it, which is root's alone."""
+    (tmp_path / "pg").mkdir()
+    (tmp_path / "pg" / "1").write_text("the whole of a sentence that was forgotten")
+    (tmp_path / "lost+found").mkdir(mode=0o700)
+
+    def looked() -> None:
+        os.chdir(tmp_path)  # above it is a way that is closed to others
+        os.setresuid(60_001, 60_001, 60_001)
+        assert look(Path(), ["a sentence that was forgotten"]).found == ("pg/1",)
+
+    tmp_path.chmod(0o755)
+    process = multiprocessing.get_context("fork").Process(target=looked)
+    process.start()
+    process.join(30)
+    assert process.exitcode == 0

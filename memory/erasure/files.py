@@ -6,6 +6,7 @@ no grep or it cannot read.
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from typing import Final
 from memory.errors import StartFailed
 
 _TIMEOUT_S: Final = 1_800
+_OF_DISK: Final = "lost+found"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,9 @@ def look(root: Path, needles: Sequence[str]) -> Looked:
     if grep is None:
         raise StartFailed("there is no grep on this machine: the files cannot be looked through")
     patterns = "\n".join(needles).encode("utf-8", "replace") + b"\n"
-    argv = [grep, "-rlaF", "--devices=skip", "-f", "-", str(root)]
+    # Of the file system itself, and root's: no program of ours has ever written there.
+    closed = [] if os.access(root / _OF_DISK, os.R_OK | os.X_OK) else [f"--exclude-dir={_OF_DISK}"]
+    argv = [grep, "-rlaF", "--devices=skip", *closed, "-f", "-", str(root)]
     done = subprocess.run(
         argv, input=patterns, capture_output=True, check=False, timeout=_TIMEOUT_S, env={"LC_ALL": "C"}
     )
