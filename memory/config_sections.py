@@ -133,6 +133,11 @@ def _without_v1(value: str) -> str:
     return value.removesuffix("/v1").rstrip("/")
 
 
+def _without_traces(value: str) -> str:
+    """As other programs are told where their traces go; the path is the protocol's, and is put behind it."""
+    return value.removesuffix("/v1/traces").rstrip("/")
+
+
 def _clock_time(value: str) -> str:
     if not _CLOCK_TIME.fullmatch(value):
         raise ValueError("a time of day from 00:00 to 23:59")
@@ -143,6 +148,7 @@ Word = Annotated[str, AfterValidator(_not_blank), Expects("text without spaces")
 ClockTime = Annotated[str, AfterValidator(_clock_time), Expects("a time of day from 00:00 to 23:59")]
 HttpUrl = Annotated[str, AfterValidator(_http_url), Expects("an http:// or https:// URL")]
 UpstreamUrl = Annotated[HttpUrl, AfterValidator(_without_v1)]
+CollectorUrl = Annotated[HttpUrl, AfterValidator(_without_traces)]
 PostgresUrl = Annotated[SecretStr, _url_of("postgresql", "postgres"), Expects("a postgresql:// URL")]
 RedisUrl = Annotated[SecretStr, _url_of("redis", "rediss", "unix"), Expects("a redis://, rediss:// or unix:// URL")]
 Directory = Annotated[Path, BeforeValidator(_to_path), Expects("a path")]
@@ -717,7 +723,7 @@ class Data(Section):
 class Telemetry(Section):
     """Traces by OpenTelemetry, of the proxy workers. Without an endpoint nothing is loaded and no header changed."""
 
-    otlp_endpoint: HttpUrl | None = Field(
+    otlp_endpoint: CollectorUrl | None = Field(
         default=None,
         description="Base address of a collector that takes OTLP over HTTP, as http://host:4318; null: no traces.",
     )

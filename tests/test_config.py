@@ -183,6 +183,12 @@ def test_an_upstream_may_be_named_as_clients_name_it(tmp_path: Path, written: st
     assert accepted(tmp_path, "upstream: {url: 'http://h/team/v1'}").upstream.url == "http://h/team"
 
 
+@pytest.mark.parametrize("written", ["http://c:4318/v1/traces", "http://c:4318/v1/traces/", "http://c:4318"])
+def test_a_collector_may_be_named_as_other_programs_name_it(tmp_path: Path, written: str) -> None:
+    """With the path at its end traces went to /v1/traces/v1/traces: each was failed, and nothing said so."""
+    assert accepted(tmp_path, f"telemetry: {{otlp_endpoint: '{written}'}}").telemetry.otlp_endpoint == "http://c:4318"
+
+
 def test_an_unknown_variable_is_refused_with_the_nearest_name(tmp_path: Path) -> None:
     lines = refusal(tmp_path, "", {"listen.prt": 1}, {"MEMORY_PROXY_UPSTREM_URL": "x", "MEMORY_PROXY_ZZZZ": "1"})
     assert lines == [
