@@ -19,7 +19,7 @@ from typing import Any, Final
 
 from opentelemetry.context import Context
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.resources import OTELResourceDetector, Resource
 from opentelemetry.sdk.trace import ReadableSpan, SpanProcessor, TracerProvider
 from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
 from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
@@ -150,11 +150,13 @@ def _name(facts: Facts) -> str:
     return f"{facts.get('method', 'other')} {facts.get('route', 'other')}"
 
 
-def _resource() -> Any:
-    named = {} if os.environ.get("OTEL_SERVICE_NAME") else {"service.name": "memory-proxy"}
+def _resource() -> Resource:
+    """Who sends; what the environment says of that goes before it."""
+    named = {"service.name": "memory-proxy"}
     with suppress(PackageNotFoundError):
         named["service.version"] = version("vllm-memory-proxy")
-    return Resource.create({**named, "process.pid": os.getpid()})
+    ours = Resource.create({**named, "process.pid": os.getpid()})
+    return ours.merge(OTELResourceDetector().detect())
 
 
 class _Bounded(SpanProcessor):  # type: ignore[misc]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import importlib
 import json
 import sys
 import threading
@@ -205,6 +206,17 @@ def test_where_the_sdk_is_disabled_nothing_is_traced(monkeypatch: pytest.MonkeyP
     """The SDK gives every request the trace 0 then, and each line would name it."""
     monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
     assert traces(Settings(telemetry=Telemetry(otlp_endpoint="http://127.0.0.1:9")), Metrics()) is None
+
+
+def test_who_sends_is_named_as_the_environment_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the SDK's own variables: of several services on one collector each is to have its name."""
+    resource = importlib.import_module("memory.adapters.otlp")._resource
+    assert resource().attributes["service.name"] == "memory-proxy"
+    monkeypatch.setenv("OTEL_RESOURCE_ATTRIBUTES", "service.name=of-the-support-team,deployment.environment=prod")
+    told = resource().attributes
+    assert (told["service.name"], told["deployment.environment"]) == ("of-the-support-team", "prod")
+    monkeypatch.setenv("OTEL_SERVICE_NAME", "first")
+    assert resource().attributes["service.name"] == "first"
 
 
 def test_an_endpoint_without_opentelemetry_is_refused_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
