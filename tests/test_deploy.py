@@ -179,6 +179,15 @@ def test_every_metric_is_on_the_dashboard() -> None:
     assert not missing
 
 
+def test_no_query_asks_for_what_a_restart_sets_back() -> None:
+    """A counter by itself is 0 again after a restart: a leak of an hour ago would be seen by nobody."""
+    for where, query in QUERIES:
+        texts = [text for _, text in tokens(query)]
+        for at, text in enumerate(texts):
+            if SERIES.get(text, ("",))[0] == "counter":
+                assert texts[at - 1] == "(" and texts[at - 2] in COUNTED, where
+
+
 def test_the_dashboard_is_what_its_script_makes() -> None:
     script = DEPLOY / "grafana" / "make_dashboard.py"
     made = subprocess.run([sys.executable, str(script), "--print"], capture_output=True, text=True, check=True).stdout

@@ -39,6 +39,11 @@ def rate(metric: str, by: str = "", matching: str = "") -> str:
     return f"sum{f' by ({by})' if by else ''} (rate({PREFIX}{metric}{chosen}[$__rate_interval]))"
 
 
+def counted(metric: str, by: str) -> str:
+    """Within the time that is shown, whatever was started again in it."""
+    return f'sum by ({by}) (increase({PREFIX}{metric}{{instance=~"$instance"}}[$__range]))'
+
+
 def share(part: str, whole: str) -> str:
     """A quotient; no value where nothing happened."""
     return f"{part} / {whole}"
@@ -478,7 +483,7 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 "Foreign canaries",
                 "short",
                 "Canaries of one tenant seen in a prompt or an answer of another. Anything but 0 is a leak.",
-                (("{{where}}", gauge("canary_seen_total", "sum", "where")),),
+                (("{{where}}", counted("canary_seen_total", "where")),),
                 stat=True,
             ),
             Panel(
