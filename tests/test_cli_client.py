@@ -524,3 +524,9 @@ def test_an_empty_name_scrubs_nobody_elses(
     monkeypatch.setattr(forget, "run_beside", lambda *_: pytest.fail("it was begun"))
     assert main(["forget", "--session", "s", option, "", "--scrub", "--yes"]) == 1
     assert capsys.readouterr().err == f"memory-proxy: {option} is empty\n"
+
+
+def test_a_rehearsal_scrubs_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(forget, "run_beside", lambda *_: pytest.fail("it was begun"))
+    assert main(["forget", "--user", "ada", "--scrub", "--dry-run", "--yes"]) == 1
+    assert "--scrub cannot be rehearsed" in capsys.readouterr().err

@@ -79,6 +79,8 @@ def _agreed(options: argparse.Namespace, planned: Planned) -> bool:
 
 
 def _scrub(options: argparse.Namespace, kind: str, value: str) -> int:
+    if options.dry_run:
+        raise CallFailed("--scrub cannot be rehearsed: --dry-run without it says what would go")
     if not options.yes:
         raise CallFailed("--scrub rewrites tables, during which their scopes wait; say --yes, or --dry-run without it")
     if kind == "query":
