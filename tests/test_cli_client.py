@@ -411,6 +411,20 @@ def test_an_address_that_can_be_none_is_told_in_a_line(
     assert capsys.readouterr().err == f"memory-proxy: --url must be an http:// or https:// URL, not {url}\n"
 
 
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+@pytest.mark.parametrize("words", [("search", "boat"), ("tasks", "list"), ("export",)])
+def test_a_redirect_takes_the_key_nowhere(
+    words: tuple[str, ...], status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    taken: list[bytes] = []
+    with answering(whole({"data": []}), taken) as elsewhere:
+        moved = f"HTTP/1.1 {status} Moved\r\nLocation: {elsewhere}/taken\r\nContent-Length: 0\r\n\r\n"
+        with answering(moved.encode()) as url:
+            assert main([*words, "--key", "mp-own", "--user", "ada", "--url", url]) == 1
+    assert taken == []
+    assert f"{status} Moved: it is at {elsewhere}/taken" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("verb", [("show",), ("history",), ("delete",), ("move", "done")])
 def test_the_graph_is_no_task(verb: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     with answering(whole({"order": [], "ready": [], "waiting": {}})) as url:

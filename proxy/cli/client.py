@@ -85,11 +85,18 @@ def _address(url: str) -> str:
     raise CallFailed(f"--url must be an http:// or https:// URL, not {url}")
 
 
+class _Stays(urllib.request.HTTPRedirectHandler):
+    """Follows no redirect: the key and what is sent are for the one service that was named."""
+
+    def redirect_request(self, *_: Any) -> None:
+        """Another request: none."""
+
+
 def _opener_for(url: str) -> urllib.request.OpenerDirector:
     """As the environment has it; this machine is asked itself, whatever HTTP_PROXY says."""
     if _ITSELF.match(url):
-        return urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    return urllib.request.build_opener()
+        return urllib.request.build_opener(_Stays, urllib.request.ProxyHandler({}))
+    return urllib.request.build_opener(_Stays)
 
 
 class Client:
@@ -210,4 +217,6 @@ def _reason(refused: urllib.error.HTTPError) -> str:
         error = json.load(refused)["error"]
         return f"{refused.code} {error['code']}: {error['message']}"
     except (ValueError, KeyError, TypeError, http.client.HTTPException, OSError):
-        return f"{refused.code} {refused.reason}"
+        elsewhere = refused.headers.get("Location")
+        moved = f": it is at {elsewhere}, which --url may say" if elsewhere else ""
+        return f"{refused.code} {refused.reason}{moved}"
