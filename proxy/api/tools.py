@@ -29,7 +29,7 @@ from policies.text import storable
 from proxy.api import schemas_tools as bodies
 from proxy.api import tool_words as words
 from proxy.api.answers import dumped, said
-from proxy.api.asking import Caller, admitted, as_id, body_as, caller_of, holder_for, parameters
+from proxy.api.asking import Caller, admitted, as_id, body_as, caller_of, holder_for, parameters, validated
 from proxy.api.attributes import require_not_of_record
 from proxy.api.forget import Forget
 from proxy.api.memories import item_of
@@ -138,10 +138,8 @@ class Tools:
         tool = "memory_forget"
         caller = self._caller(request, tool)
         asked = await body_as(request, bodies.MemoryForgetArguments)
-        target = asked.model_dump(exclude={"confirm"}, exclude_none=True)
-        answer = await self._forget.forgotten(
-            caller, ForgetAsked(**target, confirm=asked.confirm, dry_run=asked.confirm is None)
-        )
+        target = {**asked.model_dump(exclude_none=True), "dry_run": asked.confirm is None}
+        answer = await self._forget.forgotten(caller, validated(ForgetAsked, target))
         self._note(caller, tool, [], dry_run=asked.confirm is None)
         planned = answer if isinstance(answer, ForgetPlanned) else None
         waits = answer if isinstance(answer, ForgetWaits) else None
