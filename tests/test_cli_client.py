@@ -245,6 +245,17 @@ def test_a_terminal_that_cannot_show_a_character_is_shown_an_escape(words: tuple
     assert (b"\\u2026" in out or b"\\u2014" in out) and err == b""
 
 
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+@pytest.mark.parametrize("words", [("search", "boat"), ("tasks", "list"), ("documents", "list")])
+def test_json_is_json_whatever_a_terminal_can_show(words: tuple[str, ...], encoding: str) -> None:
+    said = {"data": ["caf\xe9 \u0142 \U0001f600"], "candidates": []}
+    with answering(whole(said)) as url:
+        argv = (*words, "--json", "--url", url)
+        with started(*argv, environ={"PYTHONIOENCODING": encoding}, stdout=subprocess.PIPE) as process:
+            out, err = process.communicate(timeout=60)
+    assert (json.loads(out.decode(encoding)), err) == (said, b"")
+
+
 @pytest.mark.parametrize(
     ("words", "path"),
     [
