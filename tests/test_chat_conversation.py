@@ -42,6 +42,9 @@ def test_the_name_of_a_conversation_is_ours_and_else_the_services() -> None:
     )
     assert Conversation().answered("a", "b", {"session": "s"}).headers()["X-Memory-Session"] == "s"
     assert "X-Memory-Session" not in Conversation().headers()
+    named = Conversation().answered("a", "b", {"session": "R%C3%A9union%20%25"})  # as a header says it
+    assert (named.session, named.headers()["X-Memory-Session"]) == ("R\xe9union %", "R%C3%A9union%20%25")
+    assert Conversation().answered("a", "b", {}).session is None
 
 
 def test_only_what_is_asked_of_the_web_says_so() -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 Mode = Literal["on", "read", "write", "off"]
 MODES: Final[tuple[Mode, ...]] = ("on", "read", "write", "off")
@@ -70,7 +70,7 @@ class Conversation:
         """With another exchange, and the name that the service gave where there was none."""
         return replace(
             self,
-            session=self.session or memory.get("session"),
+            session=self.session or unquote(memory.get("session", "")) or None,
             exchanges=(*self.exchanges, Exchange(question, answer)),
             unanswered=None,
             retrieval=memory.get("retrieval"),

@@ -255,7 +255,7 @@ def test_a_refusal_is_told_with_what_to_do(start: Start, upstream: str, status: 
 def test_a_key_is_asked_for_and_a_token_for_one_conversation_names_it(upstream: str, tmp_path: Path) -> None:
     with serving(upstream, env={"MEMORY_PROXY_AUTH__MODE": "keys"}) as service:
         key = _made(service, tmp_path, "key", "create", "laptop", "--user", "ada", "--data-dir", str(service.data))
-        token = _made(service, tmp_path, "key", "token", "--from", key, "--session", "ticket-7")
+        token = _made(service, tmp_path, "key", "token", "--from", key, "--session", "ticket 7 \xe9")
         weak = _made(
             service, tmp_path, "key", "create", "weak", "--can", "memory:write", "--data-dir", str(service.data)
         )
@@ -271,7 +271,9 @@ def test_a_key_is_asked_for_and_a_token_for_one_conversation_names_it(upstream: 
             terminal.say("My ticket is about the gate.")
             terminal.until("in all")
             terminal.say("/session")
-            terminal.until("session ticket-7; exchanges sent with the next question: 1")
+            terminal.until("session ticket 7 \xe9; exchanges sent with the next question: 1")
+            terminal.say("What is it about?")
+            terminal.until("in all")
             leave(terminal)
             assert token not in terminal.raw
         with at_terminal([*argv, "--key", weak, "--user", "bob"], environ, tmp_path) as terminal:
