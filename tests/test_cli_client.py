@@ -422,6 +422,15 @@ def test_an_address_that_can_be_none_is_told_in_a_line(
     assert capsys.readouterr().err == f"memory-proxy: --url must be an http:// or https:// URL, not {url}\n"
 
 
+def test_notes_that_are_no_text_are_told_in_a_line() -> None:
+    words = ("checkpoint", "save", "plan", "--notes", "-", "--url", "http://127.0.0.1:1")
+    environ = {"PYTHONIOENCODING": "utf-8"}
+    with started(*words, environ=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        _, err = process.communicate(b"Caf\xe9, as Windows wrote it", timeout=60)
+    assert process.returncode == 1
+    assert err.startswith(b"memory-proxy: the notes on standard input are not utf-8") and err.count(b"\n") == 1, err
+
+
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
 @pytest.mark.parametrize("words", [("search", "boat"), ("tasks", "list"), ("export",)])
 def test_a_redirect_takes_the_key_nowhere(

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from policies.labels import Sensitivity
-from proxy.cli.client import Client, quoted
+from proxy.cli.client import CallFailed, Client, quoted
 from proxy.cli.verbs import add_verb, run_verb, with_answers
 
 TEACHES: Final = """\
@@ -137,9 +137,8 @@ def _one(name: str) -> str:
 
 
 def _body(options: argparse.Namespace) -> dict[str, Any]:
-    notes = sys.stdin.read() if options.notes == "-" else options.notes
     return _given(
-        notes=notes,
+        notes=_typed() if options.notes == "-" else options.notes,
         goals=options.goal,
         tasks=options.task,
         entities=options.entity,
@@ -150,6 +149,15 @@ def _body(options: argparse.Namespace) -> dict[str, Any]:
         sensitivity=options.sensitivity,
         trim=options.trim or None,
     )
+
+
+def _typed() -> str:
+    """What comes on standard input. Raises CallFailed."""
+    try:
+        return sys.stdin.read()
+    except UnicodeDecodeError as fault:
+        what = f"the notes on standard input are not {fault.encoding}: {fault.reason} at byte {fault.start}"
+        raise CallFailed(what) from fault
 
 
 def _given(**members: Any) -> dict[str, Any]:
