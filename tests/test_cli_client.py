@@ -517,6 +517,26 @@ def test_what_is_remembered_does_not_steer_the_terminal(
     assert not {"\x1b", "\x07", "\x9b"} & set(shown)
 
 
+@pytest.mark.parametrize("words", [("import", "FILE"), ("search", "boat"), ("documents", "add", "FILE")])
+def test_what_is_refused_does_not_steer_the_terminal(
+    words: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A refusal names the member that was sent, as a file of somebody else's has it."""
+    file = tmp_path / "file"
+    file.write_bytes(b"{}\n")
+    if words[0] == "import":
+        line = json.dumps({"line": 1, "error": f"{STEERS}: it is nested deeper than 64 levels"}).encode() + b"\n"
+        answer = NDJSON + b"%x\r\n%s\r\n0\r\n\r\n" % (len(line), line)
+    else:
+        refusal = json.dumps({"error": {"code": "unprocessable", "message": f"{STEERS} is no member"}}).encode()
+        answer = b"HTTP/1.1 422 No\r\nContent-Length: %d\r\n\r\n%s" % (len(refusal), refusal)
+    with answering(answer) as url:
+        assert main([*(str(file) if word == "FILE" else word for word in words), "--url", url]) == 1
+    said = capsys.readouterr().err
+    assert "one \ufffd]0;owned\ufffd \ufffd2J two" in said
+    assert not {"\x1b", "\x07", "\x9b"} & set(said)
+
+
 @pytest.mark.parametrize(
     ("words", "read"),
     [

@@ -17,6 +17,8 @@ from collections.abc import Iterator, Mapping
 from typing import IO, Any, Final
 from urllib.parse import quote, urlencode, urlsplit
 
+from proxy.cli.chat_words import printable
+
 KEY_VARIABLE: Final = "MEMORY_PROXY_KEY"
 _KEY: Final = re.compile(r"[!-~]+", re.ASCII)
 _PIECE_BYTES: Final = 65_536
@@ -213,6 +215,11 @@ def _utf8(text: str) -> bytes:
 
 
 def _reason(refused: urllib.error.HTTPError) -> str:
+    """Why, in words that steer no terminal: a name or a member that was sent may stand in them."""
+    return printable(_told(refused))
+
+
+def _told(refused: urllib.error.HTTPError) -> str:
     try:
         error = json.load(refused)["error"]
         return f"{refused.code} {error['code']}: {error['message']}"

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from proxy.cli import why
+from proxy.cli.chat_words import printable
 from proxy.cli.client import CallFailed, Client, quoted
 from proxy.cli.shown import say_more, show, show_all
 from proxy.cli.whole_file import whole_file
@@ -42,7 +43,7 @@ def run_import(options: argparse.Namespace) -> int:
         for raw in Client(options).lines("POST", path, source):
             said = json.loads(raw)
             if "error" in said:
-                sys.stderr.write(f"\rline {said.get('line')}: {said['error']}\n")
+                sys.stderr.write("\r" + printable(f"line {said.get('line')}: {said['error']}\n"))
                 continue
             last = said
             sys.stderr.write(f"\raccepted {said['accepted']}  done {said['done']}  failed {said['failed']} ")

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+from proxy.cli.chat_words import printable
 from proxy.cli.client import CallFailed, Client, quoted
 from proxy.cli.shown import say_more, show
 from proxy.cli.why import short
@@ -88,7 +89,7 @@ def _add(client: Client, options: argparse.Namespace) -> int:
             record = _sent(client, path, options)
             failed += not _followed(client, record, path.name, wait=not options.no_wait)
         except (CallFailed, OSError) as fault:
-            sys.stderr.write(f"{path.name}: {fault}\n")
+            sys.stderr.write(printable(f"{path.name}: {fault}\n"))
             failed += 1
     return 1 if failed else 0
 
@@ -116,7 +117,7 @@ def _followed(client: Client, record: Mapping[str, Any], name: str, *, wait: boo
         record = client.get(f"{PATH}/{record['id']}", {"limit": 1})
     upload = record["upload"]
     if upload["status"] == "failed":
-        sys.stderr.write(f"{name}: {upload['reason']}\n")
+        sys.stderr.write(printable(f"{name}: {upload['reason']}\n"))
         return False
     show(f"{record['id']}  {record['name']}  {_progress(upload)}")
     return True
