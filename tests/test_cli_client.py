@@ -284,6 +284,26 @@ def test_an_empty_name_is_the_services_to_refuse(name: str) -> None:
     assert b"\r\nX-Memory-%s: \r\n" % name.capitalize().encode() in asked[0]
 
 
+@pytest.mark.parametrize(
+    ("words", "sent"),
+    [
+        (("documents", "add", "FILE", "--session", ""), b'name="session"\r\n\r\n\r\n'),
+        (("artifacts", "add", "FILE", "--session", ""), b'name="session"\r\n\r\n\r\n'),
+        (("tasks", "add", "t", "--session", ""), b'"session": ""'),
+        (("tasks", "add", "t", "--checkpoint", ""), b'"checkpoint": ""'),
+        (("checkpoint", "branch", "a", "b", "--from-project", ""), b'"from_project": ""'),
+    ],
+)
+def test_an_empty_conversation_is_the_services_to_refuse(words: tuple[str, ...], sent: bytes, tmp_path: Path) -> None:
+    """As a variable that is not set leaves it: what was to be one conversation's became everybody's."""
+    (tmp_path / "file.txt").write_text("hello")
+    asked: list[bytes] = []
+    with answering(b"HTTP/1.1 422 No\r\nContent-Length: 0\r\n\r\n", asked) as url:
+        named = (str(tmp_path / "file.txt") if word == "FILE" else word for word in words)
+        assert main([*named, "--url", url]) == 1
+    assert sent in asked[0]
+
+
 def test_a_file_whose_name_is_not_utf_8_is_sent(tmp_path: Path) -> None:
     for name in (b"caf\xe8.txt", b"caf\xe9.txt"):
         file = Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name))

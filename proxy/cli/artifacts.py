@@ -71,7 +71,7 @@ def _add(client: Client, options: argparse.Namespace) -> Any:
     guessed, packed = mimetypes.guess_type(path.name)  # of what is packed it is the type of what is inside
     kind = options.type or (not packed and guessed) or "application/octet-stream"
     fields = {"name": options.name or path.name, "caption": options.caption, "text": options.text}
-    fields |= {"session": options.session} if options.session else {}
+    fields |= {} if options.session is None else {"session": options.session}
     fields |= {"metadata": json.dumps(dict(options.metadata))} if options.metadata else {}
     try:
         content = path.read_bytes()

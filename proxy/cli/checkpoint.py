@@ -120,7 +120,7 @@ def _diff(client: Client, options: argparse.Namespace) -> Any:
 
 
 def _branch(client: Client, options: argparse.Namespace) -> Any:
-    taken = {"from_project": options.from_project} if options.from_project else {}
+    taken = _given(from_project=options.from_project)
     return client.send("POST", f"{_one(options.name)}/branch", {"name": options.new_name, **taken})
 
 

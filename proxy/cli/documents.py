@@ -95,7 +95,7 @@ def _add(client: Client, options: argparse.Namespace) -> int:
 
 
 def _sent(client: Client, path: Path, options: argparse.Namespace) -> Mapping[str, Any]:
-    kept = {"session": options.session, "save": options.save or "session"} if options.session else {}
+    kept = {} if options.session is None else {"session": options.session, "save": options.save or "session"}
     kept |= {"inline": options.inline} if options.inline else {}
     fields = {"name": options.name or path.name, "sensitivity": options.sensitivity, **kept}
     kind = options.type or "application/octet-stream"  # the service goes by content and name

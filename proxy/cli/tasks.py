@@ -75,8 +75,8 @@ def run_tasks(options: argparse.Namespace) -> int:
 
 def _add(client: Client, options: argparse.Namespace) -> Any:
     task = {name: getattr(options, name) for name in ("title", "status", "notes", "input", "needs", "sensitivity")}
-    task |= {"checkpoint": options.checkpoint} if options.checkpoint else {}
-    body = {"tasks": [task], **({"session": options.session} if options.session else {})}
+    task |= {} if options.checkpoint is None else {"checkpoint": options.checkpoint}
+    body = {"tasks": [task], **({} if options.session is None else {"session": options.session})}
     return client.send("POST", PATH, body)["data"][0]
 
 
