@@ -93,10 +93,12 @@ class ApiCalls:
             )
         return self._read(tool, status, raw)
 
-    async def asks_for_keys(self) -> bool:
-        """Whether the service refuses whoever sends none. Raises aiohttp.ClientError, OSError, TimeoutError."""
+    async def status_without_key(self) -> int:
+        """What whoever sends no key is answered: 401 where keys are asked for. Raises aiohttp.ClientError, OSError,
+        TimeoutError.
+        """
         async with self._http.get(self._base + "/memory/v1/tools", allow_redirects=False) as answer:
-            return answer.status == 401
+            return answer.status
 
     async def _post(self, path: str, arguments: Mapping[str, Any], headers: CIMultiDict[str]) -> tuple[int, bytes]:
         async with self._http.post(

@@ -105,13 +105,18 @@ async def _refuse_lending(calls: ApiCalls, host: str, *, lends: bool) -> None:
             "client sends its own key as `Authorization: Bearer mp-…`"
         )
     try:
-        asks = await calls.asks_for_keys()
+        status = await calls.status_without_key()
     except (aiohttp.ClientError, OSError, TimeoutError) as fault:
         raise Refused(f"the service does not answer ({fault}), so it is not known whether it asks for keys") from fault
-    if not asks:
+    if status == 200:
         raise Refused(
             f"the service asks for no keys (auth.mode open): whoever reaches {host} would read and write its memory. "
             "Listen on 127.0.0.1, or let the service ask for keys (docs/keys.md)"
+        )
+    if status != 401:
+        raise Refused(
+            f"the service answers {status}, so it is not known whether it asks for keys: is --url a memory-proxy, and "
+            "is it ready (/memory/ready)?"
         )
 
 
