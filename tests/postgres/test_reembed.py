@@ -436,6 +436,22 @@ async def test_switching_back_brings_what_was_written_since(both: Both) -> None:
     assert (serving.model.table, serving.standby.table) == (both.first.table, both.second.table)
 
 
+async def test_what_was_never_served_is_none_to_switch_back_to(both: Both) -> None:
+    await told(both, 1)
+    store, serving = both.store("x"), ServingStore(both.stores.database)
+    await store.stand_by(both.second)
+    await both.work().switch()
+    assert await store.stand_by(both.first)
+    former = await serving.serving()
+    assert former is not None and former.switched_at is not None
+    await drop_standby_model(both.postgres.owner)
+    await ensure_embedding_table(both.postgres.owner, "third", "3" * 64, 8)
+    third = next(one for one in await serving.models() if one.name == "third")
+    assert await store.stand_by(third)
+    new = await serving.serving()
+    assert new is not None and new.standby == third and new.switched_at is None
+
+
 # ------------------------------------------------------------ what goes, and who sees it
 
 

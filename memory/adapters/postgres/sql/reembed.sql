@@ -50,11 +50,12 @@ SET model_id = excluded.model_id, standby_id = excluded.standby_id, generation =
 WHERE s.generation = $3;
 
 -- name: stand_by
--- Put this model beside the served one; no row where another stands there, or where it is served itself.
+-- Put this model beside the served one; no row where another stands there, or where it is served itself. Where none
+-- stood there, the former one was dropped, and this is none to switch back to.
 -- $1 model_id int4
 -- Uses: none. Rows: generation.
 UPDATE embedding_serving
-SET standby_id = $1, paused = false
+SET switched_at = CASE WHEN standby_id IS NOT NULL THEN switched_at END, standby_id = $1, paused = false
 WHERE model_id <> $1 AND coalesce(standby_id, $1) = $1
 RETURNING generation;
 
