@@ -442,6 +442,17 @@ def test_an_address_that_can_be_none_is_told_in_a_line(
     assert capsys.readouterr().err == f"memory-proxy: --url must be an http:// or https:// URL, not {url}\n"
 
 
+@pytest.mark.parametrize("url", ["http://a..b", f"http://{'a' * 64}.example", "http://127.0.0.1:1/caf\xe9"])
+@pytest.mark.parametrize("command", [("search", "boat"), ("tasks", "list")])
+def test_an_address_that_nobody_can_have_is_told_in_a_line(
+    command: tuple[str, ...], url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("no_proxy", "*")
+    assert main([*command, "--url", url]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"memory-proxy: {url} does not answer (") and said.count("\n") == 1
+
+
 def test_notes_that_are_no_text_are_told_in_a_line() -> None:
     words = ("checkpoint", "save", "plan", "--notes", "-", "--url", "http://127.0.0.1:1")
     environ = {"PYTHONIOENCODING": "utf-8"}
