@@ -151,7 +151,10 @@ def test_a_file_on_stdout_is_its_bytes_alone(capfdbinary: pytest.CaptureFixture[
     assert capfdbinary.readouterr().out == b"bytes"
 
 
-@pytest.mark.parametrize("answer", [b"Content-Length: 1000\r\n\r\n{", b"Content-Length: 4\r\n\r\n<ok>"])
+NESTED = b"Content-Length: 100000\r\n\r\n" + b"[" * 100_000
+
+
+@pytest.mark.parametrize("answer", [b"Content-Length: 1000\r\n\r\n{", b"Content-Length: 4\r\n\r\n<ok>", NESTED])
 @pytest.mark.parametrize("words", [("sessions",), ("tasks", "list"), ("search", "boat")])
 def test_an_answer_that_cannot_be_read_is_told_in_a_line(
     words: tuple[str, ...], answer: bytes, capsys: pytest.CaptureFixture[str]

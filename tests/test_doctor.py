@@ -38,6 +38,7 @@ from proxy.cli.client import Client
 from proxy.cli.examination import configuration
 from tests.postgres_fixture import TestDatabase
 from tests.service_fixture import Service
+from tests.test_cli_client import answering
 from tests.valkey_fixture import ValkeyServer
 
 LINE = re.compile(r"^(ok  |warn|FAIL)  \S.*?  +\S.*$")
@@ -156,6 +157,7 @@ async def test_a_part_that_hangs_or_breaks_costs_its_own_line_only() -> None:
 def test_a_finding_is_one_line_whatever_was_found(found: str, mend: str) -> None:
     finding = Finding("warn", "part", found, mend)
     assert len(as_text(finding).splitlines()) <= 1
+    assert not {chr(code) for code in (*range(32), *range(127, 160))} & set(as_text(finding))
     assert json.loads(as_json([finding]))["findings"][0]["found"] == found
 
 
@@ -440,6 +442,13 @@ async def test_any_other_server_is_told_what_it_lacks(aiohttp_server_url: str) -
     assert "tokenizer.directory" in named(found, "upstream /tokenize").mend
     assert named(found, "prompt token details").found == "off"
     assert "behind" in named(found, "clock and upstream").found
+
+
+async def test_an_answer_that_no_stack_can_read_costs_its_own_line_only() -> None:
+    nested = b"[" * 100_000
+    with answering(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(nested), nested)) as url:
+        found = await check_upstream.upstream(settings_with(upstream={"url": url}), probe=False)
+    assert "names no model" in named(found, "upstream models").found
 
 
 @pytest.fixture

@@ -217,7 +217,7 @@ def _asked(url: str) -> dict[str, Any] | None:
         return None
     try:
         parsed = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return parsed if isinstance(parsed, dict) and "status" in parsed else None
 

@@ -273,5 +273,5 @@ def _first_model(models: Told) -> str | None:
 def _parsed(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None

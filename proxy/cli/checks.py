@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 from memory.errors import MemoryProxyFault
+from proxy.cli.chat_words import printable
 
 Level = Literal["ok", "warn", "FAIL"]
 WHAT_CHARS = 24
@@ -73,9 +74,9 @@ async def _bounded(check: Check) -> Findings:
 
 
 def as_text(finding: Finding) -> str:
-    """`warn  disk                    1 GiB free in /data — free some space`, on one line."""
+    """`warn  disk                    1 GiB free in /data — free some space`, on one line that steers no terminal."""
     told = f"{finding.found} — {finding.mend}" if finding.mend else finding.found
-    return f"{finding.level:<4}  {finding.what:<{WHAT_CHARS}}  {' '.join(told.split())}"
+    return f"{finding.level:<4}  {finding.what:<{WHAT_CHARS}}  {printable(' '.join(told.split()))}"
 
 
 def as_json(findings: Sequence[Finding]) -> str:

@@ -156,7 +156,7 @@ class Client:
         raw = b"".join(self._pieces(answer))
         try:
             said = json.loads(raw, object_pairs_hook=self._said) if raw else None
-        except ValueError as fault:
+        except (ValueError, RecursionError) as fault:
             raise _stranger(self._base) from fault
         if raw and not isinstance(said, _Said):
             raise _stranger(self._base)
@@ -223,7 +223,7 @@ def _told(refused: urllib.error.HTTPError) -> str:
     try:
         error = json.load(refused)["error"]
         return f"{refused.code} {error['code']}: {error['message']}"
-    except (ValueError, KeyError, TypeError, http.client.HTTPException, OSError):
+    except (ValueError, RecursionError, KeyError, TypeError, http.client.HTTPException, OSError):
         elsewhere = refused.headers.get("Location")
         moved = f": it is at {elsewhere}, which --url may say" if elsewhere else ""
         return f"{refused.code} {refused.reason}{moved}"
