@@ -1,21 +1,26 @@
 """What a client says over stdio: the SDK's stream in, the messages in it out; what is no message is answered here.
 
 The SDK drops such a line in silence, and its client waits for ever. JSON-RPC 2.0 (section 5.1) has an answer for it, as
-the SDK itself gives over HTTP: without an id, since none is known. Nothing of the line is repeated.
+the SDK itself gives over HTTP: without an id, where none is known. A call whose texts the SDK cannot hold (half a
+surrogate pair, as a model leaves it that is stopped in an emoji) has one. Nothing else of the line is repeated.
 """
 
 from __future__ import annotations
 
+import json
 from types import TracebackType
 from typing import Any, Final
 
 from anyio import EndOfStream
 from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.message import SessionMessage
-from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError
+from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError, RequestId
 from pydantic import ValidationError
 
+from policies.text import storable
+
 _NO_JSON: Final = ErrorData(code=PARSE_ERROR, message="Parse error: the line is no JSON")
+_NO_TEXT: Final = ErrorData(code=PARSE_ERROR, message="Parse error: a text in it holds half a surrogate pair")
 _NO_MESSAGE: Final = ErrorData(code=INVALID_REQUEST, message="Invalid request: the line is no JSON-RPC 2.0 message")
 
 
@@ -34,8 +39,8 @@ class Heard:
     async def receive(self) -> SessionMessage | Exception:
         """The next message."""
         while isinstance(item := await self._read.receive(), ValidationError):
-            if (fault := _fault(item)) is not None:
-                await self._write.send(SessionMessage(JSONRPCError(jsonrpc="2.0", id=None, error=fault)))
+            if (refusal := _refusal(item)) is not None:
+                await self._write.send(SessionMessage(refusal))
         return item
 
     async def aclose(self) -> None:
@@ -60,9 +65,24 @@ class Heard:
         await self.aclose()
 
 
-def _fault(refused: ValidationError) -> ErrorData | None:
+def _refusal(refused: ValidationError) -> JSONRPCError | None:
     """What is wrong with a line; nothing is with an empty one."""
     first = refused.errors(include_url=False, include_context=False)[0]
     if first["type"] != "json_invalid":
-        return _NO_MESSAGE
-    return _NO_JSON if str(first["input"]).strip() else None
+        return JSONRPCError(jsonrpc="2.0", id=None, error=_NO_MESSAGE)
+    line = str(first["input"])
+    if not line.strip():
+        return None
+    called = _id_in(line)
+    return JSONRPCError(jsonrpc="2.0", id=called, error=_NO_JSON if called is None else _NO_TEXT)
+
+
+def _id_in(line: str) -> RequestId | None:
+    """The id of a call that is JSON all the same: Python's own reader takes half a surrogate pair."""
+    try:
+        said = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    found = said.get("id") if isinstance(said, dict) else None
+    is_id = type(found) is int or (isinstance(found, str) and storable(found) == found)
+    return found if is_id else None

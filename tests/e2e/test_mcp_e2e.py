@@ -422,7 +422,7 @@ def test_a_line_that_is_no_message_is_answered_over_stdio_and_the_next_one_heard
         answers = [json.loads(process.stdout.readline()) for _ in range(5)]
     assert [(one["id"], one["error"]["code"]) for one in answers[:4]] == [
         (None, -32700),
-        (None, -32700),
+        (1, -32700),
         (None, -32600),
         (None, -32600),
     ]
