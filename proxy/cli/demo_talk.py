@@ -1,6 +1,6 @@
 """The demo's client: what any program with the OpenAI SDK does, its base_url aside. Questions in, streamed answers out.
 
-The SDK is imported by this module alone. Refuses with DemoFailed what the SDK raises.
+The SDK is imported by this module alone. Refuses with DemoFailed what the SDK raises, and what it lets through.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+import httpx
 import openai
 
 from proxy.cli.demo_model import DemoFailed
@@ -45,7 +46,7 @@ class Talk:
         self._terminal.says("model")
         try:
             answer = await self._streamed()
-        except openai.OpenAIError as error:
+        except (openai.OpenAIError, httpx.HTTPError, ValueError) as error:  # the last two in the middle of a stream
             raise DemoFailed(f"the model did not answer: {error}") from error
         finally:
             self._terminal.line()
