@@ -72,7 +72,7 @@ def test_the_openai_client_of_the_page_runs_what_the_model_calls(scripted: Scrip
         "POST", "/memory/v1/tools/memory_remember", {"content": "Ada's boat lies at berth nine."}, X_Memory_User="ada"
     )
     asked = {"name": "memory_search", "arguments": json.dumps({"query": "Where does Ada's boat lie?"})}
-    calls = [{"id": "call_1", "type": "function", "function": asked}]
+    calls = [{"id": one, "type": "function", "function": asked} for one in ("call_1", "call_2")]
     message = {"role": "assistant", "content": None, "tool_calls": calls}
     choice = {"index": 0, "message": message, "finish_reason": "tool_calls"}
     upstream.then_json({"id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": [choice]})
@@ -82,6 +82,7 @@ def test_the_openai_client_of_the_page_runs_what_the_model_calls(scripted: Scrip
     for name, kind in (("api", httpx.Client), ("client", openai.OpenAI)):
         assert isinstance(scope[name], kind)
         scope[name].close()
-    assert [one["role"] for one in scope["messages"]] == ["user", "assistant", "tool"]
+    assert [one["role"] for one in scope["messages"]] == ["user", "assistant", "tool", "tool"]
+    assert [one["tool_call_id"] for one in scope["messages"][2:]] == ["call_1", "call_2"]
     # What was just asked may be stored by now, and stand beside it.
     assert "] Ada's boat lies at berth nine." in scope["messages"][-1]["content"]
