@@ -18,6 +18,7 @@ from proxy.__main__ import main
 from proxy.cli import bench
 from proxy.cli.bench import Turn, summary, table
 from tests.service_fixture import Service
+from tests.test_cli_client import answering as one_by_one
 
 
 @contextmanager
@@ -214,6 +215,22 @@ def test_a_run_that_is_broken_off_in_an_answer_forgets_what_it_left_or_says_so(
         monkeypatch.setattr(bench.Service, "forget", lambda *_: "capability_missing: this key may not")
         assert main(["bench", "--url", url, *given]) == code
     assert "are left, without a word of theirs (capability_missing" in capsys.readouterr().err
+
+
+def test_what_is_left_is_told_where_nothing_was_measured_too(capsys: pytest.CaptureFixture[str]) -> None:
+    def closing(status: int, body: object) -> bytes:
+        raw = json.dumps(body).encode()
+        return b"HTTP/1.1 %d Said\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s" % (status, len(raw), raw)
+
+    models = closing(200, {"data": [{"id": "m"}]})
+    failed = closing(500, {"error": {"code": "internal", "message": "no GPU"}})
+    queue = closing(200, {"pending": 0, "in_flight": 0})
+    refused = closing(403, {"error": {"code": "capability_missing", "message": "this key lacks memory:erase"}})
+    with one_by_one(models, None, failed, queue, refused) as url:
+        assert main(["bench", "--url", url, "--conversations", "1", "--turns", "1"]) == 1
+    said = capsys.readouterr().err
+    assert "a chat answered 500: internal: no GPU" in said
+    assert "are left, without a word of theirs (capability_missing: this key lacks memory:erase)" in said
 
 
 def test_the_first_token_may_be_a_thought_by_either_name(tmp_path: Path) -> None:

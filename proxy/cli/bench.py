@@ -388,15 +388,18 @@ def run_bench(options: Namespace) -> int:
             service.close()
         told = {"model": model, **summary(turns)}
     except (BenchFailed, CallFailed, OSError) as fault:
-        sys.stderr.write(f"memory-proxy: {fault}\n")
+        _say_why(str(fault), left)
         return 1
     except KeyboardInterrupt:
+        _say_why(left)
         return 130
-    finally:
-        if left:
-            sys.stderr.write(f"memory-proxy: {left}\n")
     sys.stdout.write(f"{model} at {options.url}\n\n{table(told)}")
+    _say_why(left)
     return _written(options.json, told, turns) if options.json else 0
+
+
+def _say_why(*why: str | None) -> None:
+    sys.stderr.writelines(f"memory-proxy: {one}\n" for one in why if one)
 
 
 def _written(file: Path, told: Mapping[str, Any], turns: Sequence[Turn]) -> int:
