@@ -1,11 +1,12 @@
-"""What a model is told of a checkpoint that it loads."""
+"""What a model is told of a checkpoint that it saves or loads."""
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
-from proxy.api.checkpoint_tools import loaded
-from proxy.api.schemas_checkpoint import PartSaid
+from proxy.api.checkpoint_tools import loaded, saved
+from proxy.api.schemas_checkpoint import CheckpointSaid, PartSaid
 
 
 def part(content: str, state: str = "") -> PartSaid:
@@ -21,3 +22,19 @@ def test_what_is_left_out_of_a_load_is_said_with_its_reason() -> None:
     assert loaded([part("x", "hidden")]) == "Nothing of it may be given now. Left out: 1 hidden."
     assert loaded([]) == "Nothing of it may be given now."
     assert "Left out" not in loaded([part("We deploy on Friday.")])
+
+
+def test_what_is_left_out_of_a_save_is_said() -> None:
+    now = datetime(2026, 11, 23, tzinfo=UTC)
+    times: dict[str, Any] = dict.fromkeys(("created_at", "changed_at", "recorded_at"), now)
+    known: dict[str, Any] = {
+        "id": "1",
+        "name": "plan",
+        "version": 2,
+        "current_version": 2,
+        "session": None,
+        "branched_from": None,
+    }
+    made = CheckpointSaid(**known, **times, tokens=9, parts=[part("We deploy on Friday.")], trimmed=3)
+    assert saved(made) == "Kept as checkpoint plan, version 2, with 1 parts. 3 parts were left out."
+    assert saved(made.model_copy(update={"trimmed": 0})) == "Kept as checkpoint plan, version 2, with 1 parts."

@@ -19,7 +19,14 @@ from proxy.api.answers import said
 from proxy.api.asking import as_id, body_as, validated
 from proxy.api.checkpoints import Checkpoints, kept_name
 from proxy.api.parts import OwnParts
-from proxy.api.schemas_checkpoint import BranchAsked, CheckpointAsked, CheckpointDiffSaid, CheckpointListed, PartSaid
+from proxy.api.schemas_checkpoint import (
+    BranchAsked,
+    CheckpointAsked,
+    CheckpointDiffSaid,
+    CheckpointListed,
+    CheckpointSaid,
+    PartSaid,
+)
 from proxy.api.schemas_checkpoint_tools import (
     CHECKPOINTS_DEFAULT,
     CheckpointBranchArguments,
@@ -62,8 +69,7 @@ class CheckpointTools:
         body = validated(CheckpointAsked, {"name": asked.name, "notes": asked.notes, "trim": True})
         made = await self._checkpoints.saved(caller, body, Integrity.ASSISTANT)
         kept = await kept_call(self._parts, "checkpoint_save", asked, caller, [as_id(made.id, KIND)])
-        text = f"Kept as checkpoint {harmless(made.name)}, version {made.version}, with {len(made.parts)} parts."
-        return said(CheckpointToolSaid(tool="checkpoint_save", text=text, retrieval=kept, checkpoint=made))
+        return said(CheckpointToolSaid(tool="checkpoint_save", text=saved(made), retrieval=kept, checkpoint=made))
 
     async def load(self, request: web.Request) -> web.Response:
         """What one holds, as quotations."""
@@ -102,8 +108,7 @@ class CheckpointTools:
         body = BranchAsked(name=asked.new_name, from_project=asked.from_project)
         made = await self._checkpoints.branched(caller, kept_name(asked.name, caller), body)
         kept = await kept_call(self._parts, "checkpoint_branch", asked, caller, [as_id(made.id, KIND)])
-        text = f"Kept as checkpoint {harmless(made.name)}, version {made.version}, with {len(made.parts)} parts."
-        return said(CheckpointToolSaid(tool="checkpoint_branch", text=text, retrieval=kept, checkpoint=made))
+        return said(CheckpointToolSaid(tool="checkpoint_branch", text=saved(made), retrieval=kept, checkpoint=made))
 
     async def delete(self, request: web.Request) -> web.Response:
         """Hide one; a person can bring it back."""
@@ -113,6 +118,12 @@ class CheckpointTools:
         kept = await kept_call(self._parts, "checkpoint_delete", asked, caller, [as_id(gone.id, KIND)])
         text = f"Checkpoint {harmless(gone.name)} is hidden; it can be shown again until {gone.undo_until:%Y-%m-%d}."
         return said(CheckpointDeleteToolSaid(tool="checkpoint_delete", text=text, retrieval=kept, checkpoint=gone))
+
+
+def saved(made: CheckpointSaid) -> str:
+    """What is kept, and of what was left out how much."""
+    left = f" {made.trimmed} parts were left out." if made.trimmed else ""
+    return f"Kept as checkpoint {harmless(made.name)}, version {made.version}, with {len(made.parts)} parts.{left}"
 
 
 def loaded(parts: Sequence[PartSaid]) -> str:
