@@ -30,7 +30,7 @@ from memory.stored import ApiKey
 from policies.capabilities import unknown
 from policies.capability_token import TokenRefused, scope_name
 from policies.key_limits import LimitsInvalid, limits_of
-from policies.text import REPLACEMENT, is_steering
+from policies.text import REPLACEMENT, is_steering, storable
 
 _PREFIX: Final = re.compile(r"mp-([0-9a-f]{8})(?:-|$)", re.ASCII)
 
@@ -180,7 +180,7 @@ async def _note(here: Here, key: ApiKey, action: str) -> None:
 
 async def _meant(here: Here) -> tuple[ApiKey, str]:
     """The key that was named, and its tenant's name. Raises KeyRefused for none and for several."""
-    called = str(here.asked["key"])
+    called = storable(str(here.asked["key"]))
     # A whole secret is taken as its prefix: whoever found one in a log wants it revoked.
     beginning = _PREFIX.match(called)
     short = beginning[1] if beginning else called

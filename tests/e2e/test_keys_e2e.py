@@ -150,6 +150,7 @@ def test_what_is_done_with_keys_and_what_is_forgotten_leaves_a_row(keyed: Keyed)
         (("create", "x", "--tenant", "\x1b[2J"), "tenant holds no control character"),
         (("rotate", "mp-00000000"), "key list --all"),
         (("revoke", "nobody"), "key list --all"),
+        (("revoke", "caf\udce9"), "no key has the prefix, id or name 'caf\ufffd'"),  # typed in Latin-1
         (("list", "--tenant", "nowhere"), "there is no tenant 'nowhere'"),
     ],
 )
