@@ -618,3 +618,11 @@ def test_a_rehearsal_scrubs_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     monkeypatch.setattr(forget, "run_beside", lambda *_: pytest.fail("it was begun"))
     assert main(["forget", "--user", "ada", "--scrub", "--dry-run", "--yes"]) == 1
     assert "--scrub cannot be rehearsed" in capsys.readouterr().err
+
+
+def test_an_erasure_that_cannot_be_asked_about_is_said_to_go_on(capsys: pytest.CaptureFixture[str]) -> None:
+    planned = whole({"counts": {"turns": 2}, "sample_ids": [], "confirm": "c"})
+    waits = whole({"status": "running", "step": "probe", "id": "e1"})
+    with answering(planned, None, waits, b"HTTP/1.1 503 Away\r\nContent-Length: 0\r\n\r\n") as url:
+        assert main(["forget", "--user", "ada", "--yes", "--url", url]) == 1
+    assert "503 Away; the erasure goes on, GET /memory/v1/forget/e1 has its receipt" in capsys.readouterr().err

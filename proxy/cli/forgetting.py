@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from proxy.cli.client import Client
+from proxy.cli.client import CallFailed, Client
 
 _POLL_S: Final = 0.5
 Planned = Mapping[str, Any]
@@ -26,8 +26,17 @@ def forget_by_api(
     while answer.get("status") == "running":
         goes_on(answer["step"])
         time.sleep(_POLL_S)
-        answer = client.get(f"/memory/v1/forget/{answer['id']}")
+        answer = _asked_again(client, f"/memory/v1/forget/{answer['id']}")
     return answer, True
+
+
+def _asked_again(client: Client, path: str) -> dict[str, Any]:
+    """How far it is. Raises CallFailed, which says that it goes on all the same."""
+    try:
+        found: dict[str, Any] = client.get(path)
+    except CallFailed as fault:
+        raise CallFailed(f"{fault}; the erasure goes on, GET {path} has its receipt", fault.status) from fault
+    return found
 
 
 def plan_words(planned: Planned) -> str:
