@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from memory.home import home_dir
 from proxy.cli.chat_conversation import Conversation, Exchange, exchanges_of
 from proxy.cli.chat_prompt import HISTORY_MAX, FileHistory, history_path
+from proxy.cli.chat_records import parted
 from proxy.cli.chat_talk import session_name
 from proxy.cli.demo_model import demo_cache_dir
 
@@ -45,6 +46,21 @@ def test_the_name_of_a_conversation_is_ours_and_else_the_services() -> None:
     named = Conversation().answered("a", "b", {"session": "R%C3%A9union%20%25"})  # as a header says it
     assert (named.session, named.headers()["X-Memory-Session"]) == ("R\xe9union %", "R%C3%A9union%20%25")
     assert Conversation().answered("a", "b", {}).session is None
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "more"),
+    [
+        ("the harbour -- Mind the tide -- twice.", "the harbour", "Mind the tide -- twice."),
+        ("v1--final", "v1--final", ""),
+        ("v1--final -- as it was", "v1--final", "as it was"),
+        ("plan --", "plan", ""),
+        ("-- notes of nothing", "", "notes of nothing"),
+        ("", "", ""),
+    ],
+)
+def test_a_checkpoint_is_kept_under_the_whole_of_its_name(words: str, name: str, more: str) -> None:
+    assert parted(words) == (name, more)
 
 
 def test_only_what_is_asked_of_the_web_says_so() -> None:

@@ -5,6 +5,7 @@ Words that are no such command are CommandRefused, with how it is meant; what th
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Final
 from urllib.parse import quote
@@ -15,12 +16,13 @@ from proxy.cli.chat_talk import CommandRefused, Talk, heard
 
 CHECKPOINT_WORDS: Final = ("list", "save", "load", "show", "diff")
 _SHOWN: Final = 20
+_BETWEEN: Final = re.compile(r"(?:^|\s+)--(?:\s+|$)")
 
 
 def checkpoint(talk: Talk, words: str) -> None:
     """List, keep, show, compare; or have the next question go on from one. Raises CommandRefused, CallFailed."""
     verb, _, rest = words.partition(" ")
-    name, _, more = (part.strip() for part in rest.partition("--"))
+    name, more = parted(rest)
     if verb in ("", "list") and not rest:
         with heard():
             found = talk.client.get(checkpoints.PATH, {"limit": _SHOWN})["data"]
@@ -46,6 +48,12 @@ def checkpoint(talk: Talk, words: str) -> None:
         raise CommandRefused(
             "/checkpoint list, save NAME -- NOTES, load NAME, show NAME, diff NAME -- OTHER; notes may be left out"
         )
+
+
+def parted(words: str) -> tuple[str, str]:
+    """A name, and what stands behind a -- that stands alone: a name may hold one."""
+    name, *more = _BETWEEN.split(words.strip(), maxsplit=1)
+    return name, "".join(more)
 
 
 def _save(talk: Talk, name: str, notes: str) -> None:
