@@ -96,7 +96,7 @@ class Tools:
         return said(
             bodies.MemorySearchSaid(
                 tool=tool,
-                text=words.search_words(recall.candidates),
+                text=words.search_words(recall.candidates, recall.rung),
                 retrieval=str(call.retrieval_id) if kept else None,
                 memories=found,
             )
