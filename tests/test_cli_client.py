@@ -307,6 +307,31 @@ def test_an_empty_conversation_is_the_services_to_refuse(words: tuple[str, ...],
     assert sent in asked[0]
 
 
+def test_an_empty_name_is_not_taken_for_none(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As a variable that is not set leaves it: something else was done, and said to be done well."""
+    told: list[Sequence[str]] = []
+
+    def run(_: object, words: Sequence[str]) -> int:
+        told.append(words)
+        return 0
+
+    monkeypatch.setattr(reembed, "run_beside", run)
+    monkeypatch.setenv("MEMORY_PROXY_KEY", "mp-of-another")
+    assert main(["key", "token", "--from", "", "--user", "ada"]) == 1
+    assert "give a key or a token" in capsys.readouterr().err
+    assert main(["reembed", "--to", ""]) == 0
+    assert told[0][:3] == ["reembed", "--mode", "fill"] and "--to=" in told[0]
+    refused = b"HTTP/1.1 400 No\r\nContent-Length: 0\r\n\r\n"
+    asked: list[bytes] = []
+    with answering(refused, asked) as url:
+        assert main(["replay", "r", "--as-of", "", "--url", url]) == 1
+        with started("chat", "-m", "Hello?", "--model", "m", "--session", "", "--url", url) as process:
+            assert process.wait(60) == 1
+    assert b'"as_of": ""' in asked[0] and b"\r\nX-Memory-Session: \r\n" in asked[1]
+
+
 def test_a_file_whose_name_is_not_utf_8_is_sent(tmp_path: Path) -> None:
     for name in (b"caf\xe8.txt", b"caf\xe9.txt"):
         file = Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name))

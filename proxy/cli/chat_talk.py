@@ -43,9 +43,9 @@ class Talk:
         self.screen = screen
         self.url: str = options.url.rstrip("/")
         self._line = Line(self.url, scope_headers(options))
-        self._own: str | None = None if options.session else session_name(now)
+        self._own: str | None = session_name(now) if options.session is None else None
         self.conversation = Conversation(
-            session=options.session or self._own,
+            session=self._own if options.session is None else options.session,
             mode=options.mode,
             model=options.model,
             system=options.system,

@@ -135,7 +135,7 @@ def run_key(options: argparse.Namespace) -> int:
 
 def run_token(options: argparse.Namespace) -> int:
     """Make a token of a key, or narrow one, here."""
-    source = (options.source or os.environ.get(KEY_VARIABLE) or "").strip()
+    source = (os.environ.get(KEY_VARIABLE, "") if options.source is None else options.source).strip()
     if not source:
         sys.stderr.write(f"memory-proxy: give a key or a token with --from, or in {KEY_VARIABLE}\n")
         return 1

@@ -22,7 +22,7 @@ MODES = ("status", "pause", "switch", "back", "drop")
 
 def run_reembed(options: argparse.Namespace) -> int:
     """Fill, show, pause, switch, switch back or drop."""
-    mode = next((mode for mode in MODES if getattr(options, mode)), "fill" if options.to else "status")
+    mode = next((mode for mode in MODES if getattr(options, mode)), "status" if options.to is None else "fill")
     if options.directory and mode != "fill":
         sys.stderr.write("memory-proxy: --directory goes with --to\n")
         return 1

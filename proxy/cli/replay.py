@@ -39,7 +39,7 @@ def run_replay(options: argparse.Namespace) -> int:
             raise CallFailed("give the id of X-Memory-Retrieval, or --shadow")
         options.config = settings_in(options.config_set or ())
         if options.shadow:
-            if options.as_of or options.without:
+            if options.as_of is not None or options.without:
                 raise CallFailed("--shadow compares configurations: --as-of and --without are for one answer")
             if not options.config:
                 raise CallFailed("--shadow wants a changed setting: --config-set recall.episodes_max=5")
@@ -66,7 +66,7 @@ def settings_in(given: Sequence[str]) -> dict[str, int]:
 
 def _one(options: argparse.Namespace) -> int:
     client, path = Client(options), f"/memory/v1/replay/{quoted(options.retrieval)}"
-    what_if = bool(options.as_of or options.without or options.config)
+    what_if = options.as_of is not None or bool(options.without or options.config)
     if what_if:
         body = {"as_of": options.as_of, "without": options.without or [], "config": options.config}
         answer = client.send("POST", path, body)
