@@ -576,6 +576,15 @@ def test_what_is_remembered_does_not_steer_the_terminal(
     assert not {"\x1b", "\x07", "\x9b"} & set(shown)
 
 
+def test_a_title_makes_no_row_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
+    """An agent writes titles; a person reads the list."""
+    tasks = [{**TASK, "title": "Mend the roof\n2  done       Pay the bill"}, {**TASK, "id": "3", "title": "Sail"}]
+    with answering(whole({"data": tasks, "next_cursor": None})) as url:
+        assert main(["tasks", "list", "--url", url]) == 0
+    rows = capsys.readouterr().out.splitlines()
+    assert [row[0] for row in rows] == ["1", "3"] and rows[0].endswith("Mend the roof 2  done       Pay the bill")
+
+
 @pytest.mark.parametrize("words", [("import", "FILE"), ("search", "boat"), ("documents", "add", "FILE")])
 def test_what_is_refused_does_not_steer_the_terminal(
     words: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]

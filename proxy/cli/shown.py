@@ -10,12 +10,17 @@ from proxy.cli.chat_words import printable
 
 
 def show(*lines: str) -> None:
-    """Write them, each as one line."""
+    """Write them, each with a line end."""
     show_all(lines)
 
 
+def show_rows(rows: Iterable[str]) -> None:
+    """Write them, each on one line, whatever stands in it: none looks like another one."""
+    show_all(" ".join(row.splitlines()) for row in rows)
+
+
 def show_all(lines: Iterable[str]) -> None:
-    """Write them, each as one line. Whoever said what stands in them, a model or a page of the web, moves no cursor."""
+    """Write them, each with a line end. Whoever said them, a model or a page of the web, moves no cursor."""
     sys.stdout.writelines(f"{printable(line)}\n" for line in lines)
 
 

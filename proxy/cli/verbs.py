@@ -7,11 +7,13 @@ import json
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from math import isfinite
-from typing import Any
+from typing import Any, Final
 
 from proxy.cli.client import CallFailed, Client, with_service
-from proxy.cli.shown import say_more, show_all
+from proxy.cli.shown import say_more, show_all, show_rows
 
+_TEXTS: Final = frozenset({"show", "caption", "diff"})
+"""Verbs that show texts as they are; of the others each line is a thing."""
 Act = Callable[[Client, argparse.Namespace], Any]
 
 
@@ -58,6 +60,6 @@ def run_verb(options: argparse.Namespace, told: Callable[[str, Mapping[str, Any]
     if options.json:
         sys.stdout.write(json.dumps(answer, indent=2, ensure_ascii=False) + "\n")
     else:
-        show_all(told(options.verb, answer))
+        (show_all if options.verb in _TEXTS else show_rows)(told(options.verb, answer))
         say_more(answer)
     return 0
