@@ -139,6 +139,15 @@ async def test_an_answer_that_breaks_off_is_told_and_is_no_traceback(end: bytes)
         await talk.close()
 
 
+def test_what_a_terminal_cannot_show_is_an_escape(tmp_path: Path) -> None:
+    told = {"port": 0, "data_dir": str(tmp_path), "exit": True, "upstream": "http://127.0.0.1:9/caf\xe9"}
+    argv = [sys.executable, "-P", "-m", "proxy.cli.demo_story", json.dumps(told)]
+    environ = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    ended = subprocess.run(argv, env=environ, capture_output=True, timeout=100, check=False)
+    assert (ended.returncode, ended.stderr) == (1, b"")
+    assert b"caf\\u00e9/v1/models does not name a model" in ended.stdout
+
+
 # --- fetching --------------------------------------------------------------------------------------------------------
 
 

@@ -23,6 +23,7 @@ from pathlib import Path
 
 import aiohttp
 
+from memory.at_terminal import at_terminal
 from proxy.cli.become import hear_interrupts, told_options
 from proxy.cli.demo_model import MODEL_NAME, DemoFailed, demo_cache_dir, fetched_model, model_server, sweep
 from proxy.cli.demo_service import Service, chosen_port
@@ -259,4 +260,4 @@ def logs_dir(cache: Path) -> Path:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(at_terminal(lambda: main(sys.argv[1:])))
