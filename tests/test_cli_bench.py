@@ -233,6 +233,16 @@ def test_what_is_left_is_told_where_nothing_was_measured_too(capsys: pytest.Capt
     assert "are left, without a word of theirs (capability_missing: this key lacks memory:erase)" in said
 
 
+@pytest.mark.parametrize("model", ["m", "m\x1b]0;owned\x07"])
+def test_what_a_server_says_does_not_steer_the_terminal(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    event = {"error": "out of memory \x1b[2J"} if model == "m" else {"choices": [{"delta": {"content": "a"}}]}
+    with answering(json.dumps(event).encode(), b"[DONE]") as url:
+        code = main(["bench", "--url", url, "--conversations", "1", "--turns", "1", "--model", model])
+    assert code == (1 if model == "m" else 0)
+    shown = "".join(capsys.readouterr())
+    assert "\ufffd" in shown and not {"\x1b", "\x07"} & set(shown)
+
+
 def test_the_first_token_may_be_a_thought_by_either_name(tmp_path: Path) -> None:
     thought, told = b'{"choices": [{"delta": {"reasoning_content": "a"}}]}', tmp_path / "b.json"
     with answering(thought, b'{"choices": [{"delta": {"content": "b"}}]}', b"[DONE]") as url:

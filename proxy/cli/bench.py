@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Final, Literal
 from urllib.parse import urlsplit
 
+from proxy.cli.chat_words import printable
 from proxy.cli.client import CallFailed, scope_headers
 
 TEACHES: Final = """\
@@ -393,13 +394,14 @@ def run_bench(options: Namespace) -> int:
     except KeyboardInterrupt:
         _say_why(left)
         return 130
-    sys.stdout.write(f"{model} at {options.url}\n\n{table(told)}")
+    sys.stdout.write(printable(f"{model} at {options.url}\n\n{table(told)}"))
     _say_why(left)
     return _written(options.json, told, turns) if options.json else 0
 
 
 def _say_why(*why: str | None) -> None:
-    sys.stderr.writelines(f"memory-proxy: {one}\n" for one in why if one)
+    """On stderr; a server's words in it steer no terminal."""
+    sys.stderr.writelines(printable(f"memory-proxy: {one}\n") for one in why if one)
 
 
 def _written(file: Path, told: Mapping[str, Any], turns: Sequence[Turn]) -> int:
