@@ -56,7 +56,9 @@ async def _serve(options: argparse.Namespace, key_in_environment: str | None) ->
     how = "start `memory-proxy mcp` with --key-file FILE or MEMORY_PROXY_KEY"
     if options.http is not None:
         how = "send a key as `Authorization: Bearer mp-…`"
-    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=CALL_S)) as http:
+    # Without cookies: what stands before the service may give one to a caller, and the next caller is somebody else.
+    jar, bound = aiohttp.DummyCookieJar(), aiohttp.ClientTimeout(total=CALL_S)
+    async with aiohttp.ClientSession(cookie_jar=jar, timeout=bound) as http:
         calls = ApiCalls(http, base, Identity.of(key, names), how)
         server = build(calls, _version())
         if options.http is None:

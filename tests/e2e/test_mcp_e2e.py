@@ -30,6 +30,7 @@ from proxy.mcp_server.api_calls import Identity
 from tests.e2e.talk import tell
 from tests.e2e.test_keys_e2e import Keyed
 from tests.service_fixture import Service, serving
+from tests.test_cli_client import answering
 
 FACT = "The windmill of Harlinghausen grinds only on Thursdays after the second bell."
 QUESTION = "When does the windmill of Harlinghausen grind?"
@@ -226,6 +227,18 @@ async def test_an_agent_plans_goes_back_and_clears_up(service: Service, user: st
     async with over_stdio("--url", service.url, "--user", user, "--project", "sea") as client:
         taken = await values(client, "checkpoint_branch", name="plan B", new_name="ours", from_project="land")
         assert [one["integrity"] for one in taken["checkpoint"]["parts"]] == ["assistant"], "it gains none on the way"
+
+
+async def test_a_cookie_that_one_caller_is_given_is_not_sent_for_another() -> None:
+    """As a server with a login of its own gives it, that stands before the service."""
+    asked: list[bytes] = []
+    given = b"HTTP/1.1 200 OK\r\nConnection: close\r\nSet-Cookie: login=ada\r\nContent-Length: 2\r\n\r\n{}"
+    with answering(given, asked) as service, http_server("--url", service.replace("127.0.0.1", "localhost")) as url:
+        for key in ("mp-ada", "mp-bob"):
+            async with over_http(url, Authorization=f"Bearer {key}") as client:
+                await refused(client, "memory_search", query="boat")
+    assert [b"Bearer mp-ada" in asked[0], b"Bearer mp-bob" in asked[1]] == [True, True]
+    assert not any(b"\r\nCookie:" in one for one in asked)
 
 
 async def test_a_service_that_is_away_is_said_and_found_again() -> None:
