@@ -21,6 +21,7 @@ from proxy.cli.check_cache import cache_with_memory, finding_of
 from proxy.wire.answer import Answer, parse_body
 from proxy.wire.chat_request import ChatRequest
 from tests.service_fixture import Service
+from tests.test_cli_client import answering
 
 KEY = bytes(32)
 OPENING: list[dict[str, Any]] = [{"role": "user", "content": "Where is the boat?"}]
@@ -168,6 +169,13 @@ async def test_the_doctor_says_that_no_service_answers() -> None:
     settings = Settings.model_validate({"listen": {"port": free_port()}})
     [told] = await cache_with_memory(settings)
     assert (told.level, "no service answers" in told.found) == ("ok", True)
+
+
+async def test_the_doctor_draws_nothing_from_what_is_no_metrics() -> None:
+    with answering(b"HTTP/1.1 503 Draining\r\nContent-Length: 0\r\n\r\n") as url:
+        settings = Settings.model_validate({"listen": {"port": int(url.rpartition(":")[2])}})
+        [told] = await cache_with_memory(settings)
+    assert (told.level, told.found, told.mend) == ("ok", f"not seen: {url}/memory/metrics says 503", "")
 
 
 def test_a_running_service_counts_what_vllm_says(service: Service, user: str) -> None:

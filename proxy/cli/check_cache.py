@@ -35,6 +35,8 @@ async def cache_with_memory(settings: Settings) -> Findings:
         return [Finding("ok", WHAT, f"not seen: no service answers on {shown}:{settings.listen.port}")]
     if status in (401, 403):
         return [Finding("ok", WHAT, "not seen: the service shows its metrics to keys with metrics:read only")]
+    if status != 200:
+        return [Finding("ok", WHAT, f"not seen: {url} says {status}")]
     return [finding_of(raw.decode("utf-8", "replace"))]
 
 
