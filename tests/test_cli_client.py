@@ -654,6 +654,20 @@ def test_a_rehearsal_scrubs_nothing(monkeypatch: pytest.MonkeyPatch, capsys: pyt
     assert "--scrub cannot be rehearsed" in capsys.readouterr().err
 
 
+def test_who_leaves_an_erasure_is_told_that_it_goes_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupted(_: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("time.sleep", interrupted)
+    planned = whole({"counts": {"turns": 2}, "sample_ids": [], "confirm": "c"})
+    waits = whole({"status": "running", "step": "probe", "id": "e1"})
+    with answering(planned, None, waits) as url:
+        assert main(["forget", "--user", "ada", "--yes", "--url", url]) == 130
+    assert "left; the erasure that was asked for goes on" in capsys.readouterr().err
+
+
 def test_an_erasure_that_cannot_be_asked_about_is_said_to_go_on(capsys: pytest.CaptureFixture[str]) -> None:
     planned = whole({"counts": {"turns": 2}, "sample_ids": [], "confirm": "c"})
     waits = whole({"status": "running", "step": "probe", "id": "e1"})

@@ -22,12 +22,22 @@ def forget_by_api(
     planned = client.send("POST", "/memory/v1/forget", {kind: value, "dry_run": True})
     if not agreed(planned):
         return planned, False
-    answer = client.send("POST", "/memory/v1/forget", {kind: value, "dry_run": False, "confirm": planned["confirm"]})
+    asked = {kind: value, "dry_run": False, "confirm": planned["confirm"]}
+    try:
+        return _receipt(client, asked, goes_on), True
+    except KeyboardInterrupt:
+        goes_on("left; the erasure that was asked for goes on")
+        raise
+
+
+def _receipt(client: Client, asked: Mapping[str, Any], goes_on: Callable[[str], None]) -> dict[str, Any]:
+    """What is asked for, done, however long it takes."""
+    answer: dict[str, Any] = client.send("POST", "/memory/v1/forget", asked)
     while answer.get("status") == "running":
         goes_on(answer["step"])
         time.sleep(_POLL_S)
         answer = _asked_again(client, f"/memory/v1/forget/{answer['id']}")
-    return answer, True
+    return answer
 
 
 def _asked_again(client: Client, path: str) -> dict[str, Any]:
