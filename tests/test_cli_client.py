@@ -23,6 +23,7 @@ from memory.__main__ import _parser
 from proxy.__main__ import main
 from proxy.cli import forget, redact, reembed
 from proxy.cli.verbs import key_value
+from proxy.cli.whole_file import whole_file
 
 NDJSON = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n"
 LINE = b'{"type":"turn","content":"one"}\n'
@@ -118,6 +119,17 @@ def test_a_file_that_stands_is_kept_until_the_new_one_is_whole(
         assert main([*named, "--url", url]) == 0
     assert kept.read_bytes() == (b"a new one" if words[0] == "artifacts" else LINE)
     assert kept.stat().st_mode & 0o777 == 0o600
+
+
+def test_of_two_who_write_a_file_at_once_each_writes_a_whole_one(tmp_path: Path) -> None:
+    """A backup by the hour that takes longer than an hour; and what else is there is nobody's to write over."""
+    own = tmp_path / "out.ndjson.part"
+    own.write_bytes(b"mine")
+    with whole_file(tmp_path / "out.ndjson") as first, whole_file(tmp_path / "out.ndjson") as second:
+        first.write(LINE * 3)
+        second.write(b"another")
+    assert (tmp_path / "out.ndjson").read_bytes() == LINE * 3
+    assert (own.read_bytes(), len(list(tmp_path.iterdir()))) == (b"mine", 2)
 
 
 @pytest.mark.parametrize("command", ["export", "import"])

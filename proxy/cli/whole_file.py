@@ -1,4 +1,5 @@
-"""A file that is written whole or not at all: what stood there stays until the new one is complete.
+"""A file that is written whole or not at all: what stood there stays until the new one is complete, and of two who
+write it at once each writes a whole one.
 
 Where it is written only at the end of a long run, a path that can be none is found before.
 """
@@ -7,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import secrets
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,9 +24,9 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
             yield file
         return
     target = path.resolve()
-    scratch = target.with_name(f"{target.name}.part")
+    scratch = target.with_name(f"{target.name}.{secrets.token_hex(4)}.part")
     try:
-        with scratch.open("wb") as file:
+        with scratch.open("xb") as file:
             if target.exists():
                 shutil.copymode(target, scratch)
             yield file
