@@ -139,6 +139,17 @@ async def test_an_answer_that_breaks_off_is_told_and_is_no_traceback(end: bytes)
         await talk.close()
 
 
+async def test_the_service_of_this_machine_is_not_asked_through_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    stream = b'data: {"choices": [{"index": 0, "delta": {"content": "Hello."}}]}\n\ndata: [DONE]\n\n'
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: %d\r\n\r\n" % len(stream)
+    with answering(head + stream) as url:
+        talk = Talk(url, "m", quiet())
+        assert (await talk.say("Hello?")).text == "Hello."
+        await talk.close()
+
+
 def test_what_a_terminal_cannot_show_is_an_escape(tmp_path: Path) -> None:
     told = {"port": 0, "data_dir": str(tmp_path), "exit": True, "upstream": "http://127.0.0.1:9/caf\xe9"}
     argv = [sys.executable, "-P", "-m", "proxy.cli.demo_story", json.dumps(told)]

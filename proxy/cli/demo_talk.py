@@ -32,7 +32,13 @@ class Talk:
 
     def __init__(self, url: str, model: str, terminal: Terminal, *, headers: Mapping[str, str] | None = None) -> None:
         self._client = openai.AsyncOpenAI(
-            base_url=f"{url}/v1", api_key="not-needed", timeout=TIMEOUT_S, max_retries=0, default_headers=headers
+            base_url=f"{url}/v1",
+            api_key="not-needed",
+            timeout=TIMEOUT_S,
+            max_retries=0,
+            default_headers=headers,
+            # It is on this machine: nobody asks it through the proxy that HTTP_PROXY names.
+            http_client=openai.DefaultAsyncHttpxClient(trust_env=False),
         )
         self._model = model
         self._terminal = terminal
