@@ -164,9 +164,10 @@ def test_a_file_on_stdout_is_its_bytes_alone(capfdbinary: pytest.CaptureFixture[
 
 
 NESTED = b"Content-Length: 100000\r\n\r\n" + b"[" * 100_000
+EMPTY = b"Content-Length: 0\r\n\r\n"
 
 
-@pytest.mark.parametrize("answer", [b"Content-Length: 1000\r\n\r\n{", b"Content-Length: 4\r\n\r\n<ok>", NESTED])
+@pytest.mark.parametrize("answer", [b"Content-Length: 1000\r\n\r\n{", b"Content-Length: 4\r\n\r\n<ok>", NESTED, EMPTY])
 @pytest.mark.parametrize("words", [("sessions",), ("tasks", "list"), ("search", "boat")])
 def test_an_answer_that_cannot_be_read_is_told_in_a_line(
     words: tuple[str, ...], answer: bytes, capsys: pytest.CaptureFixture[str]

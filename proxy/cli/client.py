@@ -117,7 +117,7 @@ class Client:
         return self._read(self._open("GET", path + (f"?{urlencode(given, errors='surrogateescape')}" if given else "")))
 
     def send(self, method: str, path: str, body: Any = None, *, version: int | None = None) -> Any:
-        """POST, PATCH or DELETE with a JSON body, made from `version`; None where the answer is empty."""
+        """POST, PATCH or DELETE with a JSON body, made from `version`."""
         return self._read(self._open(method, path, json.dumps(body).encode() if body is not None else None, version))
 
     def lines(self, method: str, path: str, body: IO[bytes] | None = None) -> Iterator[bytes]:
@@ -152,13 +152,13 @@ class Client:
         return self._read(self._open("POST", path, body, kind=f"multipart/form-data; boundary={boundary}"))
 
     def _read(self, answer: Any) -> Any:
-        """The whole answer, parsed, an object; None where it is empty."""
+        """The whole answer, parsed, an object."""
         raw = b"".join(self._pieces(answer))
         try:
-            said = json.loads(raw, object_pairs_hook=self._said) if raw else None
+            said = json.loads(raw, object_pairs_hook=self._said)
         except (ValueError, RecursionError) as fault:
             raise _stranger(self._base) from fault
-        if raw and not isinstance(said, _Said):
+        if not isinstance(said, _Said):
             raise _stranger(self._base)
         return said
 
