@@ -145,6 +145,17 @@ def test_a_page_of_another_server_is_no_export_and_no_import(
     assert capsys.readouterr().err == f"memory-proxy: {url} did not answer as a memory-proxy does; is it one? (--url)\n"
 
 
+@pytest.mark.parametrize("line", [b"hello\n", b"[]\n", b"{}\n"])
+def test_lines_of_another_program_are_no_progress(
+    line: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "past.ndjson").write_bytes(LINE)
+    with answering(NDJSON + b"%x\r\n%s\r\n0\r\n\r\n" % (len(line), line)) as url:
+        assert main(["import", str(tmp_path / "past.ndjson"), "--url", url]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"memory-proxy: {url} did not answer as a memory-proxy does") and said.count("\n") == 1
+
+
 def test_an_export_goes_into_a_pipe(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

@@ -153,7 +153,10 @@ class Client:
 
     def _read(self, answer: Any) -> Any:
         """The whole answer, parsed, an object."""
-        raw = b"".join(self._pieces(answer))
+        return self.parsed(b"".join(self._pieces(answer)))
+
+    def parsed(self, raw: bytes) -> Any:
+        """An answer, or a line of one, as an object. Raises CallFailed for what is none."""
         try:
             said = json.loads(raw, object_pairs_hook=self._said)
         except (ValueError, RecursionError) as fault:

@@ -40,8 +40,9 @@ def run_import(options: argparse.Namespace) -> int:
         source = sys.stdin.buffer if options.file == "-" else stack.enter_context(Path(options.file).open("rb"))
         last: dict[str, Any] = {}
         path = f"/memory/v1/import?on_conflict={options.on_conflict}"
-        for raw in Client(options).lines("POST", path, source):
-            said = json.loads(raw)
+        client = Client(options)
+        for raw in client.lines("POST", path, source):
+            said = client.parsed(raw)
             if "error" in said:
                 sys.stderr.write("\r" + printable(f"line {said.get('line')}: {said['error']}\n"))
                 continue
