@@ -11,6 +11,7 @@ from typing import Final
 from aiohttp import web
 
 from memory.assemble import marked
+from memory.errors import Unprocessable
 from policies.injection.render import harmless
 from policies.labels import Integrity
 from policies.task import OPEN, STATUSES
@@ -71,6 +72,8 @@ class TaskTools:
         given = {name: value for name in members if (value := getattr(asked, name)) is not None}
         if asked.checkpoint is not None:
             given["checkpoint"] = asked.checkpoint or None
+        if not given:
+            raise Unprocessable(f"nothing to change; say one of {', '.join(members)} and checkpoint", param="status")
         task_id, patch = as_id(asked.task, KIND), validated(TaskPatch, given)
         changed = await self._tasks.changed(caller, task_id, asked.version, patch, Integrity.ASSISTANT)
         (made,) = await self._tasks.shown(caller, [changed])

@@ -182,6 +182,7 @@ def test_forgetting_counts_first_and_erases_what_was_confirmed_for_good(service:
         ("memory_forget", {"memory": "\x00"}, "memory: Value error, it holds a NUL character"),
         ("memory_forget", {"memory": "x"}, "no such memory"),
         ("memory_why", {"retrieval": "x"}, "no such retrieval"),
+        ("task_update", {"task": "01a20a80-1251-88a0-ac90-0b61c904f70a", "version": 1}, "nothing to change"),
         ("task_order", {"k": 101}, "k"),
         ("task_order", {"all": True}, "all is not a member"),
         ("task_history", {"task": "x"}, "no such task"),
@@ -231,6 +232,15 @@ def test_a_call_leaves_an_audit_row_and_a_record_that_replays_its_arguments(serv
     assert audited(service, "tool.memory_remember", made["id"])
     told = service.call("GET", f"/memory/v1/replay/{made['retrieval']}", X_Memory_User=user)
     assert json.loads(told["request"])["arguments"] == {"content": "The Weidmoor ferry sails on odd days."}
+
+
+def test_an_update_that_says_nothing_leaves_a_task_its_users(service: Service, user: str) -> None:
+    (made,) = service.call("POST", "/memory/v1/tasks", {"tasks": [{"title": "Mend the sail"}]}, X_Memory_User=user)[
+        "data"
+    ]
+    call(service, "task_update", user, task=made["id"], version=1)
+    kept = service.call("GET", f"/memory/v1/tasks/{made['id']}", X_Memory_User=user)
+    assert (kept["version"], kept["integrity"]) == (1, "user")
 
 
 def test_each_call_on_a_record_leaves_an_audit_row_and_its_arguments(service: Service, user: str) -> None:
