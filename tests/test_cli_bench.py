@@ -62,7 +62,11 @@ def answering(*events: bytes, heard: list[bytes] | None = None, status: str | No
             else:
                 self.close_connection = True
 
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+    class Server(http.server.ThreadingHTTPServer):
+        def handle_error(self, *_: object) -> None:
+            """A client that hangs up is no fault of this server's, and its words are no words of the command's."""
+
+    with Server(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         try:
             yield f"http://127.0.0.1:{server.server_port}"
