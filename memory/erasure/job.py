@@ -263,7 +263,7 @@ class Erasing:
                 events.add(one.event_id)
                 known.words.add(one.content)
                 user = users.get(one.scope_id, "")
-                known.tombstones.extend(turn_digests(content_key, user, one.content, one.source_id, one.chain))
+                known.tombstones.extend(turn_digests(content_key, user, one.content, one.names, one.chain))
             await asyncio.sleep(0)
         return events
 

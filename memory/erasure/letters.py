@@ -21,7 +21,7 @@ from memory.errors import EnvelopeUnreadable
 from memory.keys import KeyRing
 from memory.model import Captured, ImportChunk, Scope, TombstoneKind
 from memory.ports import Entry
-from memory.write.tombstones import memory_marks, session_digest, turn_digests
+from memory.write.tombstones import called, memory_marks, session_digest, turn_digests
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,14 +65,15 @@ def _of_lines(content_key: bytes, chunk: ImportChunk) -> Iterator[tuple[Tombston
     """What the lines of an import are known by. They have no place in a chain yet."""
     for line in chunk.lines:
         yield "session", session_digest(content_key, chunk.scope, line.session_label)
-        yield from turn_digests(content_key, chunk.scope.user, line.content, line.source_id, b"")
+        names = called(line.source_id, line.line_digest)
+        yield from turn_digests(content_key, chunk.scope.user, line.content, names, b"")
 
 
 def _of_history(content_key: bytes, captured: Captured) -> Iterator[tuple[TombstoneKind, bytes]]:
     """What the messages of a request are known by, and the memories that its blocks quote."""
     for chain in captured.digests:
         if chain is not None:
-            yield from turn_digests(content_key, captured.scope.user, "", None, chain)
+            yield from turn_digests(content_key, captured.scope.user, "", (), chain)
     for block in captured.retrieval.placed if captured.retrieval is not None else ():
         yield from memory_marks(content_key, block.memory_ids)
 

@@ -63,8 +63,8 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class GoneTurn:
-    """A turn that goes: what it is recognised by when it comes again. `came`: when it was said or stored, whichever is
-    earlier.
+    """A turn that goes: what it is recognised by when it comes again. `names`: what lines of an import call it. `came`:
+    when it was said or stored, whichever is earlier.
     """
 
     event_id: UUID
@@ -72,7 +72,7 @@ class GoneTurn:
     session_id: UUID
     exchange_id: UUID
     chain: bytes
-    source_id: str | None
+    names: tuple[str, ...]
     content: str
     came: datetime
 

@@ -118,7 +118,7 @@ async def _marked(
         later = turn.came > line.at
         if turn.scope_id in by_name and not later:
             return False
-        marks = turn_digests(content_key, of[turn.scope_id].user, turn.content, turn.source_id, turn.chain)
+        marks = turn_digests(content_key, of[turn.scope_id].user, turn.content, turn.names, turn.chain)
         return not there.isdisjoint(marks if later else marks[:1])
 
     memories: dict[UUID, int] = {}

@@ -36,11 +36,25 @@ def memory_marks(content_key: bytes, memories: Iterable[UUID]) -> list[tuple[Tom
     return [("memory", digest(content_key, "memory", str(one))) for one in memories]
 
 
+def source_mark(content_key: bytes, user: str, name: str) -> tuple[TombstoneKind, bytes]:
+    """The tombstone of what lines of a user call so."""
+    return "source", digest(content_key, "source", f"{user}\x00{name}")
+
+
+def called(source_id: str | None, line_digest: bytes | None, event_id: UUID | None = None) -> tuple[str, ...]:
+    """What a line of an import calls a turn: its own id for it, else all of the line; and where it comes out of an
+    export the id that the turn had there.
+    """
+    if source_id is not None:
+        return (source_id,)
+    return (*([line_digest.hex()] if line_digest else ()), *([str(event_id)] if event_id else ()))
+
+
 def turn_digests(
-    content_key: bytes, user: str, content: str, source_id: str | None, chain: bytes
+    content_key: bytes, user: str, content: str, names: Iterable[str], chain: bytes
 ) -> tuple[tuple[TombstoneKind, bytes], ...]:
-    """What a turn is recognised by: its place in the chain, what its client calls it, and its words where they are more
-    than anybody says every day.
+    """What a turn is recognised by: its place in the chain, what it is `called`, and its words where they are more than
+    anybody says every day.
     """
 
     def of(kind: TombstoneKind, value: str) -> tuple[TombstoneKind, bytes]:
@@ -49,9 +63,7 @@ def turn_digests(
     found = [of("chain", chain.hex())]
     if len(content) >= CONTENT_CHARS_MIN:
         found.append(of("content", content))
-    if source_id is not None:
-        found.append(of("source", source_id))
-    return tuple(found)
+    return (*found, *(source_mark(content_key, user, name) for name in names))
 
 
 def digests_of(
@@ -68,18 +80,19 @@ def digests_of(
     """
     user, project = digest(content_key, "user", scope.user), digest(content_key, "project", scope.project)
     sessions = {label: session_digest(content_key, scope, label) for label in {*labels, *(label_of or {}).values()}}
-    names: list[tuple[TombstoneKind, bytes]] = [
+    of_all: list[tuple[TombstoneKind, bytes]] = [
         ("user", user),
         ("project", project),
         *(("session", sessions[label]) for label in labels),
     ]
     items: dict[UUID, tuple[tuple[TombstoneKind, bytes], ...]] = {}
     for turn in turns:
-        found = turn_digests(content_key, scope.user, turn.content, turn.source_id, turn.chain)
+        names = called(turn.source_id, turn.line_digest)
+        found = turn_digests(content_key, scope.user, turn.content, names, turn.chain)
         if label_of:
             found = (*found, ("user", user), ("project", project), ("session", sessions[label_of[turn.event_id]]))
         items[turn.event_id] = found
-    return Digests(tuple(names), items)
+    return Digests(tuple(of_all), items)
 
 
 def given_of(

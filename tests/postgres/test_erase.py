@@ -8,6 +8,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
 from typing import Any
 from uuid import UUID
@@ -81,6 +82,7 @@ from tests.postgres.seed import (
     T0,
     Stores,
     Words,
+    chunk,
     exchange,
     memory_of,
     retrieval,
@@ -98,6 +100,7 @@ WORDS = (
     "the silver heron nests under the railway bridge in Radovljica",
     "herons like bridges near slow rivers very much",
 )
+PLACES = count(10)
 STEPS = ("mark", "delete", "advance:deleted", "advance:rebuilt", "shred", "rotate_salt", "advance:shredded", "end")
 
 
@@ -1051,6 +1054,37 @@ async def test_what_one_forgets_another_may_have_said_and_called_alike(bench: Be
     done = await bench.commit(eve, "s", arrived_at=T0)
     assert done.new_turns == 2
     assert (await bench.commit(ada, "s", arrived_at=T0)).new_turns == 0
+
+
+@pytest.mark.parametrize("came", ["live", "import"])
+async def test_few_words_that_are_forgotten_come_back_by_no_import(bench: Bench, came: str) -> None:
+    """Too few for a tombstone of their own: a line is known by the id that an export gives it, or by all of it."""
+    scope, said = bench.stores.scope("ada"), ("s", "my pin is 4711", None)
+    if came == "live":
+        await bench.commit(scope, "s", ("my pin is 4711", "noted"))
+    else:
+        assert await brought(bench, scope, said) == (1, ())
+    event_id, memory_id = bench.postgres.psql(
+        "SELECT d.source_id, derived_id FROM derivations d JOIN turns ON event_id = d.source_id"
+        " WHERE content LIKE '%4711'"
+    ).split("|")
+    await bench.run(await bench.ask("memory", memory_id, scope))
+    exported = ("s", "my pin is 4711", event_id)
+    for line in [exported] if came == "live" else [exported, said]:
+        stored, failed = await brought(bench, scope, line)
+        assert stored == 0 and [one.error for one in failed] == ["was forgotten and is not taken again"], line
+    assert await brought(bench, scope, ("s", "my pin is 4711", "said anew")) == (1, ())
+
+
+async def brought(bench: Bench, scope: Scope, line: tuple[str, str, str | None]) -> tuple[int, Any]:
+    """One line of an import, at a place of its own: how many turns are stored, and what failed."""
+    made, items = chunk(scope, [line], start=next(PLACES))
+    content_key = await bench.parts.keys.content_key(scope.tenant)
+    labels = {item.turn.event_id: item.session.label for item in items}
+    digests = digests_of(content_key, scope, (), [item.turn for item in items], labels)
+    held: dict[str, Any] = {"subject_id": SUBJECT, "lane": LANE, "fence": bench.stores.fence, "now": T0}
+    done, failed = await bench.stores.imports.commit_import(made, items, digests=digests, **held)
+    return done.new_turns, failed
 
 
 async def test_an_older_copy_is_cleaned_by_the_journal(bench: Bench) -> None:

@@ -26,6 +26,7 @@ from memory.adapters.postgres.rows import Place
 from memory.erasure.model import WHOLE, GoneTurn, Items, Job, Labelled, Named, Plan, Target, added
 from memory.errors import StoreUnavailable
 from memory.model import TombstoneKind
+from memory.write.tombstones import called
 
 _PAGE_ROWS: Final = 2_000
 _ALL: Final = 1_000_000_000
@@ -441,7 +442,7 @@ def _turn(row: Any) -> GoneTurn:
         row["session_id"],
         row["exchange_id"],
         bytes(row["chain"]),
-        row["source_id"],
+        called(row["source_id"], row["line_digest"], row["event_id"]),
         row["content"],
         row["came"],
     )

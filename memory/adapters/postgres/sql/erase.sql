@@ -261,8 +261,8 @@ WHERE tenant_id = $1 AND session_id = ANY ($3);
 -- name: turns_to_erase
 -- The turns of these scopes, or of these sessions, or these themselves, by id behind another, with their words.
 -- $1 tenant uuid, $2 scope_ids int8[], $3 session_ids uuid[], $4 event_ids uuid[], $5 after uuid, $6 limit int8
--- Uses: none. Rows: event_id, scope_id, session_id, exchange_id, chain, source_id, name, content, came.
-SELECT event_id, scope_id, session_id, exchange_id, chain, source_id, name, content,
+-- Uses: none. Rows: event_id, scope_id, session_id, exchange_id, chain, source_id, line_digest, name, content, came.
+SELECT event_id, scope_id, session_id, exchange_id, chain, source_id, line_digest, name, content,
        least(occurred_at, recorded_at) AS came
 FROM turns
 WHERE tenant_id = $1 AND event_id > $5
