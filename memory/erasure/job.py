@@ -35,7 +35,7 @@ from memory.keys import KeyRing
 from memory.model import Scope, TombstoneKind
 from memory.read.conversation import scope_key
 from memory.telemetry import Metrics
-from memory.write.tombstones import digest, memory_marks, session_digest, turn_digests
+from memory.write.tombstones import digest, memory_marks, session_digest, source_mark, turn_digests
 
 SETTLED_WITHIN_S: Final = 80.0  # a commit has 70 s; one that ends behind the deletion would bring it back
 _POLL_S: Final = 0.02
@@ -276,6 +276,8 @@ class Erasing:
             found.append(("project", digest(content_key, "project", target.value)))
         elif target.kind == "session":
             found.append(("session", session_digest(content_key, target.scope, target.value)))
+        elif target.kind == "source_id":  # a line that calls it so may wait in the queue
+            found.append(source_mark(content_key, target.scope.user, target.value))
         names = {one.scope_id: one for one in plan.scopes}
         for scope_id, label in plan.sessions.values():
             if (one := names.get(scope_id)) is not None:

@@ -1076,6 +1076,16 @@ async def test_few_words_that_are_forgotten_come_back_by_no_import(bench: Bench,
     assert await brought(bench, scope, ("s", "my pin is 4711", "said anew")) == (1, ())
 
 
+async def test_a_source_that_is_forgotten_while_its_line_waits_is_not_stored(bench: Bench) -> None:
+    scope = bench.stores.scope("ada")
+    await bench.commit(scope, "s")
+    assert (await bench.run(await bench.ask("source_id", "doc-1", scope))).receipt["complete"]
+    stored, failed = await brought(bench, scope, ("s", "the otter of Bohinj sleeps late", "doc-1"))
+    assert stored == 0 and [one.error for one in failed] == ["was forgotten and is not taken again"]
+    eve = bench.stores.scope("eve")
+    assert await brought(bench, eve, ("s", "the otter of Bohinj sleeps late", "doc-1")) == (1, ())
+
+
 async def brought(bench: Bench, scope: Scope, line: tuple[str, str, str | None]) -> tuple[int, Any]:
     """One line of an import, at a place of its own: how many turns are stored, and what failed."""
     made, items = chunk(scope, [line], start=next(PLACES))
