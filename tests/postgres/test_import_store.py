@@ -219,6 +219,29 @@ async def test_what_was_forgotten_is_not_imported_again(store: Stores, postgres:
     assert postgres.psql("SELECT count(*) FROM memories") == "3"
 
 
+async def test_lines_that_are_not_stored_leave_no_conversation(store: Stores, postgres: TestDatabase) -> None:
+    """Its name may be all that there is to forget."""
+    await keep(store, chunk(store.scope(), LINES))
+    value = digest("gone").hex()
+    postgres.psql(f"INSERT INTO tombstones VALUES ('{store.tenant}', 'session', '\\x{value}', now())")
+    made = chunk(store.scope(), [("her illness", "what was said of it", "z"), ("new", "other words", "a")], start=10)
+    digests = Digests(items={made[1][0].turn.event_id: (("session", bytes(digest("gone"))),)})
+    _, failed = await keep(store, made, digests=digests)
+    assert [one.error.partition(" ")[0] for one in failed] == ["was", "known"]
+    assert postgres.psql("SELECT label FROM sessions ORDER BY 1") == "s\nt"
+
+
+async def test_an_update_stays_in_the_conversation_of_its_turn(store: Stores, postgres: TestDatabase) -> None:
+    """Where a line names no session, each import gives it a new one."""
+    made, (item,) = chunk(store.scope(), [("s", "", "a")])
+    await keep(store, (made, [dataclasses.replace(item, memories=())]))
+    again = chunk(store.scope(), [("one of this call", "My sister Anna came by", "a")], start=10, on_conflict="update")
+    assert (await keep(store, again))[1] == ()
+    told = "SELECT s.label, v.content FROM memories m JOIN memory_versions v USING (tenant_id, memory_id)"
+    assert postgres.psql(f"{told} JOIN sessions s ON s.session_id = m.session_id") == "s|My sister Anna came by"
+    assert postgres.psql("SELECT label FROM sessions") == "s"
+
+
 async def test_an_import_goes_on_where_a_conversation_ended(store: Stores) -> None:
     await keep(store, chunk(store.scope(), LINES))
     tail = await store.imports.session_tail(store.scope(), session_of(store.scope(), "s"))

@@ -51,13 +51,14 @@ _FORGOTTEN: Final = "was forgotten and is not taken again"
 @dataclass(frozen=True, slots=True)
 class _Sorted:
     """The lines of a chunk by what becomes of them. `changed` goes by the stored turn's id: the last one wins.
-    `labels`: of those turns as they are stored.
+    `labels`, `session_of`: of those turns as they are stored.
     """
 
     new: list[ImportItem]
     changed: dict[UUID, ImportItem]
     conflicts: list[LineConflict]
     labels: Mapping[UUID, Sensitivity] = field(default_factory=dict)
+    session_of: dict[UUID, UUID] = field(default_factory=dict)
 
     def event_of(self) -> dict[UUID, UUID]:
         """The stored turn of each that takes the place of its text."""
@@ -179,12 +180,12 @@ class _Storing:
     async def store(self, items: Sequence[ImportItem], digests: Digests) -> tuple[Committed, list[LineConflict]]:
         """The steps, in the order of locks: sessions, turns, scope version, memories."""
         tx, place = self._tx, self._place
-        sessions = await self._open_sessions(items)
         gone = await batch.forgotten(tx, place, digests, {i.turn.event_id: i.turn.occurred_at for i in items})
         lines = await self._sort(items, gone)
+        sessions = await self._open_sessions(lines)  # of what is not stored not even the name
         offered = [(sessions[item.session.label], item.turn) for item in lines.new]
         numbered, given = await batch.number_turns(tx, place, offered)
-        lines = await self._as_sensitive_as_stored(lines)
+        lines = await self._as_stored(lines)
         before = await self._memories_of(lines.changed)
         heard = await self._heard(lines, sessions, numbered)
         spoken = (*lines.new, *lines.changed.values())
@@ -207,8 +208,8 @@ class _Storing:
         found = await self._tx.fetch("memories_of_turns", self._place.tenant, list(event_ids)) if event_ids else []
         return {row["event_id"]: row for row in found if row["kind"] == "episodic"}
 
-    async def _as_sensitive_as_stored(self, lines: _Sorted) -> _Sorted:
-        """Those that take a turn's place no less sensitive than that. The turns are locked."""
+    async def _as_stored(self, lines: _Sorted) -> _Sorted:
+        """Those that take a turn's place no less sensitive than that, and in its session. The turns are locked."""
         if not lines.changed:
             return lines
         found = await self._tx.fetch("turns_to_replace", self._place.tenant, list(lines.changed))
@@ -217,7 +218,8 @@ class _Storing:
             event_id: as_sensitive(item, labels.get(event_id, item.turn.sensitivity))
             for event_id, item in lines.changed.items()
         }
-        return replace(lines, changed=changed, labels=labels)
+        session_of = {row["event_id"]: row["session_id"] for row in found}
+        return replace(lines, changed=changed, labels=labels, session_of=session_of)
 
     async def _heard(self, lines: _Sorted, sessions: dict[str, OpenSession], numbered: Numbered) -> dict[UUID, Heard]:
         """The turns that are stored now, with their numbers: the new ones, and those whose text is replaced."""
@@ -229,14 +231,16 @@ class _Storing:
                 heard[turn.event_id] = Heard(turn, turn.event_id, sessions[item.session.label].session_id, seq, None)
         updates = (rows.replaced_turn_row(self._place, event_id, item.turn) for event_id, item in changed.items())
         for row in await self._tx.fetch_many("replace_turn", updates):
-            item = changed[row["event_id"]]
-            session_id = sessions[item.session.label].session_id
+            item, session_id = changed[row["event_id"]], lines.session_of[row["event_id"]]
             heard[item.turn.event_id] = Heard(item.turn, row["event_id"], session_id, row["seq"], None)
         return heard
 
-    async def _open_sessions(self, items: Sequence[ImportItem]) -> dict[str, OpenSession]:
-        """All sessions of the chunk, locked in the order of their labels."""
-        refs = {item.session.label: item for item in items}
+    async def _open_sessions(self, lines: _Sorted) -> dict[str, OpenSession]:
+        """The sessions of the new lines. All are locked in the order of their labels, those of replaced turns too."""
+        refs = {item.session.label: item for item in lines.new}
+        if lines.session_of:
+            known = {*lines.session_of.values(), *(item.session.session_id for item in lines.new)}
+            await self._tx.fetch("lock_sessions", self._place.tenant, list(known))
         return {
             label: await batch.open_session(self._tx, self._place, refs[label].session, refs[label].turn.occurred_at)
             for label in sorted(refs)
@@ -263,6 +267,7 @@ class _Storing:
                 continue
             elif self._chunk.on_conflict == "update":
                 sorted_.changed[stored.event_id] = item
+                sorted_.session_of[stored.event_id] = stored.session_id
             else:
                 sorted_.conflicts.append(LineConflict(item.line, _CONFLICT))
                 continue
@@ -290,13 +295,16 @@ class _Storing:
         """
         tx, place = self._tx, self._place
         remembered = before.keys() | {item.turn.event_id for item in lines.new if item.memories}
-        offered = [(item, batch.resting_on_new(item.memories, numbered.new, gone.items)) for item in lines.new]
+        offered = [
+            (sessions[item.session.label].session_id, batch.resting_on_new(item.memories, numbered.new, gone.items))
+            for item in lines.new
+        ]
         offered += [
-            (item, [at_least(memory, item.turn.sensitivity) for memory in item.memories])
+            (lines.session_of[one], [at_least(memory, item.turn.sensitivity) for memory in item.memories])
             for one, item in lines.changed.items()
             if one not in remembered
         ]
-        fresh = [(sessions[item.session.label].session_id, memory) for item, made in offered for memory in made]
+        fresh = [(session_id, memory) for session_id, made in offered for memory in made]
         if not fresh and not lines.changed and not sifted and not taught:
             version: int = await tx.value("scope_version", place.tenant, place.scope_id)
             return version, 0, 0, 0

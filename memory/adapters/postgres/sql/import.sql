@@ -51,11 +51,11 @@ WHERE (tenant_id, import_id, chunk) IN (
     LIMIT $3);
 
 -- name: turns_to_replace
--- How sensitive these turns are, locked in the order of their ids: two chunks that replace the same turns cannot wait for
--- each other in a circle.
+-- How sensitive these turns are and where they stand, locked in the order of their ids: two chunks that replace the same
+-- turns cannot wait for each other in a circle.
 -- $1 tenant uuid, $2 event_ids uuid[]
--- Uses: turns_pkey. Rows: event_id, sensitivity.
-SELECT event_id, sensitivity
+-- Uses: turns_pkey. Rows: event_id, session_id, sensitivity.
+SELECT event_id, session_id, sensitivity
 FROM turns
 WHERE tenant_id = $1 AND event_id = ANY ($2)
 ORDER BY event_id
