@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import AsyncIterator, Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -229,6 +229,20 @@ async def test_lines_that_are_not_stored_leave_no_conversation(store: Stores, po
     _, failed = await keep(store, made, digests=digests)
     assert [one.error.partition(" ")[0] for one in failed] == ["was", "known"]
     assert postgres.psql("SELECT label FROM sessions ORDER BY 1") == "s\nt"
+
+
+async def test_a_line_with_a_date_to_come_is_forgotten_with_its_conversation_while_it_waits(
+    store: Stores, postgres: TestDatabase
+) -> None:
+    value = digest("gone").hex()
+    postgres.psql(f"INSERT INTO tombstones VALUES ('{store.tenant}', 'session', '\\x{value}', now())")
+    made, (item,) = chunk(store.scope(), [("s", "in a hundred years", "a")])
+    turn = dataclasses.replace(item.turn, occurred_at=T0 + timedelta(days=36_500))
+    digests = Digests(items={turn.event_id: (("session", bytes(digest("gone"))),)})
+    done, failed = await keep(store, (made, [dataclasses.replace(item, turn=turn)]), digests=digests)
+    assert (done.new_turns, len(failed)) == (0, 1)
+    later = dataclasses.replace(made, import_id=new_id(), arrived_at=datetime.now(UTC) + timedelta(hours=1))
+    assert (await keep(store, (later, [dataclasses.replace(item, turn=turn)]), digests=digests))[0].new_turns == 1
 
 
 async def test_an_update_stays_in_the_conversation_of_its_turn(store: Stores, postgres: TestDatabase) -> None:

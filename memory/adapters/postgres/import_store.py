@@ -180,7 +180,9 @@ class _Storing:
     async def store(self, items: Sequence[ImportItem], digests: Digests) -> tuple[Committed, list[LineConflict]]:
         """The steps, in the order of locks: sessions, turns, scope version, memories."""
         tx, place = self._tx, self._place
-        gone = await batch.forgotten(tx, place, digests, {i.turn.event_id: i.turn.occurred_at for i in items})
+        # A date to come is no later than the line came.
+        came = {one.turn.event_id: min(one.turn.occurred_at, self._chunk.arrived_at) for one in items}
+        gone = await batch.forgotten(tx, place, digests, came)
         lines = await self._sort(items, gone)
         sessions = await self._open_sessions(lines)  # of what is not stored not even the name
         offered = [(sessions[item.session.label], item.turn) for item in lines.new]
