@@ -19,7 +19,7 @@ from typing import Any, Final, Protocol
 from uuid import UUID
 
 from memory import payload
-from memory.chain import Digest, extend
+from memory.chain import Digest, extend, is_chained
 from memory.envelope import Binding, key_id_of, seal, unseal
 from memory.errors import QueueUnavailable
 from memory.ids import derived_id
@@ -276,9 +276,9 @@ class WritePath:
                 runs = _side_by_side(chunk, [one for one, _ in lines], label, tail.texts)
                 redactors[label] = await asyncio.to_thread(self._redactor, runs, tokens)
                 tails[label] = tail.tip_chain
-            parent = tails[label]
-            digest = extend(chain_key, parent, {"role": line.role, "content": line.content})
-            tails[label] = digest if is_new else parent
+            parent, digest = _place_of(line, chain_key, tails[label])
+            if is_new and is_chained({"role": line.role}):
+                tails[label] = digest
             parts = self._parts
             turn = await asyncio.to_thread(
                 turn_of_line,
@@ -535,6 +535,22 @@ def _side_by_side(chunk: ImportChunk, fresh: Sequence[ImportLine], label: str, l
     stored = [*last, *(_said_in(line) for line in fresh if line.session_label == label)]
     sent = [_said_in(line) for line in chunk.lines if line.session_label == label]
     return [stored] if stored[len(last) :] == sent else [stored, sent]
+
+
+def _place_of(line: ImportLine, chain_key: bytes, tail: Digest | None) -> tuple[Digest | None, Digest]:
+    """What a line stands behind, and its own place in the chain: that of the message, when a client sends it again.
+    Instructions, which have none, stand beside it.
+    """
+    message = {
+        "role": line.role,
+        "content": line.content,
+        "tool_calls": line.tool_calls,
+        "tool_call_id": line.tool_call_id,
+    }
+    if is_chained(message):
+        return tail, extend(chain_key, tail, message)
+    beside = extend(chain_key, tail, {"role": line.role, "content": line.line_digest.hex()})
+    return beside, extend(chain_key, beside, message)
 
 
 def _said_in(line: ImportLine) -> str:

@@ -34,7 +34,7 @@ from memory.adapters.postgres.procedure_rows import Offered as Lesson
 from memory.adapters.postgres.rows import OpenSession, Place
 from memory.adapters.postgres.scopes import Scopes
 from memory.adapters.postgres.withdrawn import withdraw_summaries
-from memory.chain import Digest
+from memory.chain import Digest, is_chained
 from memory.errors import StoreUnavailable
 from memory.model import Committed, ImportChunk, LineConflict, Scope, ScopeId, SealedToken, SessionRef
 from memory.stored import Digests, ImportItem, ImportProgress, KnownLine, KnownLines, SessionTail
@@ -200,7 +200,8 @@ class _Storing:
             last = [item.turn for item in lines.new if item.session.label == label]
             if last:
                 seq, at = session.next_seq + given[session.session_id], max(turn.occurred_at for turn in last)
-                await tx.run("advance_session", place.tenant, session.session_id, seq, last[-1].chain, at)
+                tip = next((turn.chain for turn in reversed(last) if is_chained({"role": turn.role})), None)
+                await tx.run("advance_session", place.tenant, session.session_id, seq, tip, at)
         counts = (len(gone.items), born, dropped, learnt, held)
         done = Committed(ScopeId(place.scope_id), version, len(numbered.new), False, *counts)
         return done, lines.conflicts

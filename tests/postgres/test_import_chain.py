@@ -1,0 +1,69 @@
+"""An imported conversation that its client goes on with: what it sends again is known, whoever said it and how."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from bench.hygiene import Exchange
+from bench.worker.envelopes import captured_of
+from bench.worker.talks import Next, Talk
+from memory import payload
+from memory.envelope import Binding, seal
+from memory.ids import new_id
+from memory.model import ImportChunk, ImportLine, Scope
+from memory.ports import Delivery, Entry
+from memory.write.pipeline import WritePath
+from tests.postgres.seed import T0, digest
+from tests.postgres.test_write_path import Life, Workshop, workshop
+
+__all__ = ["workshop"]
+CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"at": "the pier"}'}}
+BEFORE: list[dict[str, Any]] = [
+    {"role": "system", "content": "You are terse."},
+    {"role": "user", "content": "Is the pier open?"},
+    {"role": "assistant", "content": None, "tool_calls": [CALL]},
+    {"role": "tool", "content": "open until nine", "tool_call_id": "c1"},
+    {"role": "assistant", "content": "Until nine."},
+    {"role": "system", "content": "You are terse."},
+]
+
+
+async def deliver(workshop: Workshop, entry: Entry, path: WritePath | None = None) -> None:
+    lane, fence = next(iter(workshop.fences.items()))
+    await (path or workshop.path(Life(float("inf")))).write(Delivery(entry, lane, "1", 1), fence)
+
+
+async def sealed(workshop: Workshop, scope: Scope, kind: Any, given: Any, packed: bytes) -> Entry:
+    subject = await workshop.keys.subject_id(scope.tenant, scope.user)
+    key = await workshop.keys.subject_key(scope.tenant, scope.user)
+    envelope = seal(key, Binding(scope.tenant, subject, given.exchange_id, kind), packed)
+    return Entry(given.exchange_id, scope.tenant, subject, kind, "live", envelope)
+
+
+async def bring(workshop: Workshop, scope: Scope, label: str, first: int, *messages: dict[str, Any]) -> None:
+    """One chunk of these messages."""
+    lines = tuple(
+        ImportLine(at, label, one["role"], None, one["content"] or "", T0, f"line {at}", digest(at),
+                   one.get("tool_calls"), one.get("tool_call_id"))
+        for at, one in enumerate(messages, first)
+    )  # fmt: skip
+    chunk = ImportChunk(new_id(), new_id(), first, scope, True, "error", T0, lines)
+    await deliver(workshop, await sealed(workshop, scope, "import", chunk, payload.pack_import(chunk)))
+
+
+async def test_who_goes_on_with_an_imported_conversation_sends_nothing_new_of_it(workshop: Workshop) -> None:
+    scope, talk = Scope(workshop.store.tenant, "ada"), Talk("ada", "s", (Exchange((), ""),))
+    await bring(workshop, scope, "s", 1, *BEFORE[:1])
+    await bring(workshop, scope, "s", 2, *BEFORE[1:])
+    said = [*BEFORE[:-1], {"role": "user", "content": "And tomorrow?"}]
+    chain_key = await workshop.keys.chain_key(scope.tenant)
+    captured = captured_of(Next(talk, 1, tuple(said), 1, "Until ten."), scope, chain_key)
+    await deliver(workshop, await sealed(workshop, scope, "exchange", captured, payload.pack_captured(captured)))
+    rows = await workshop.eyes.fetch("SELECT role, content, attempt, tool_calls FROM turns ORDER BY seq")
+    assert [(row["role"], row["content"]) for row in rows] == [
+        *((one["role"], one["content"] or "") for one in BEFORE),
+        ("user", "And tomorrow?"),
+        ("assistant", "Until ten."),
+    ]
+    assert {row["attempt"] for row in rows} == {0} and json.loads(rows[2]["tool_calls"]) == [CALL]
