@@ -219,7 +219,7 @@ class WritePath:
         turns = await self._chained(chunk, fresh, tokens)
         # Lines of one day, or of no time at all, still came in an order, and the later of two statements holds.
         held = await self._held_back([turn for _, turn in turns])
-        worth = [turn for _, turn in turns if not is_junk(turn.content)]
+        worth = [turn for turn in _without_errands([turn for _, turn in turns]) if not is_junk(turn.content)]
         episodes = self._episodes(worth, delivery.entry, held, live=False)
         memories = await self._embedded([replace(memory, order=order) for order, memory in enumerate(episodes)])
         of_turn = {memory.source_turns[0]: memory for memory in memories}
@@ -563,13 +563,18 @@ def _worth_keeping(turns: Sequence[Turn], held: Mapping[UUID, str], captured: Ca
     processor.
     """
     placed = [one.text for one in captured.retrieval.placed] if captured.retrieval else []
-    errands = {turn.chain for turn in turns if turn.role == "user" and is_errand(turn.content)}
-    said = [turn for turn in turns if errands.isdisjoint((turn.chain, turn.parent_chain))]
+    said = _without_errands(turns)
     said = [turn for turn in said if turn.role != "assistant" or not repeats(turn.content, placed)]
     if captured.status != "complete":
         said = _without_broken_off(said, captured)
     known = {turn.event_id for turn in said}
     return said + [turn for turn in turns if turn.event_id in held and turn.event_id not in known]
+
+
+def _without_errands(turns: Sequence[Turn]) -> list[Turn]:
+    """Without what a front-end asks for itself, and its answers: they stay in their conversation."""
+    errands = {turn.chain for turn in turns if turn.role == "user" and is_errand(turn.content)}
+    return [turn for turn in turns if errands.isdisjoint((turn.chain, turn.parent_chain))]
 
 
 def _without_broken_off(turns: Sequence[Turn], captured: Captured) -> list[Turn]:

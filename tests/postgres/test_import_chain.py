@@ -67,3 +67,21 @@ async def test_who_goes_on_with_an_imported_conversation_sends_nothing_new_of_it
         ("assistant", "Until ten."),
     ]
     assert {row["attempt"] for row in rows} == {0} and json.loads(rows[2]["tool_calls"]) == [CALL]
+
+
+async def test_an_imported_errand_of_a_front_end_is_remembered_by_nobody_as_a_live_one_is_not(
+    workshop: Workshop,
+) -> None:
+    scope = Scope(workshop.store.tenant, "ada")
+    errand = "### Task:\nGenerate a concise title.\n<chat_history>\nUSER: Is the pier open?\n</chat_history>"
+    said = [
+        {"role": "user", "content": "Is the pier open on Sundays?"},
+        {"role": "assistant", "content": "It is open until nine."},
+        {"role": "user", "content": errand},
+        {"role": "assistant", "content": '{"title": "Hours of the pier"}'},
+    ]
+    await bring(workshop, scope, "s", 1, *said)
+    turns = await workshop.eyes.fetch("SELECT content FROM turns ORDER BY seq")
+    assert [row["content"] for row in turns] == [one["content"] for one in said]
+    kept = await workshop.eyes.fetch("SELECT content FROM memory_versions ORDER BY occurred_at, content")
+    assert {row["content"] for row in kept} == {one["content"] for one in said[:2]}
