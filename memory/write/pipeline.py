@@ -237,7 +237,7 @@ class WritePath:
             )
             for (line, ref), turn in turns
         ]
-        done, _ = await self._parts.lines.commit_import(
+        done, failed = await self._parts.lines.commit_import(
             chunk,
             items,
             subject_id=delivery.entry.subject_id,
@@ -248,7 +248,9 @@ class WritePath:
             cleaned_by=self._parts.cleaned_by,
             tokens=tuple(tokens.kept.values()) if tokens else (),
         )
-        self._count([turn for _, turn in turns], memories, done)
+        not_stored = {one.line for one in failed}
+        kept = [item for item in items if item.line not in not_stored]
+        self._count([item.turn for item in kept], [one for item in kept for one in item.memories], done)
         await self._announce(chunk.scope, done)
 
     async def _fresh_lines(self, chunk: ImportChunk) -> list[tuple[ImportLine, bool]]:

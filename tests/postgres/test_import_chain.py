@@ -85,3 +85,14 @@ async def test_an_imported_errand_of_a_front_end_is_remembered_by_nobody_as_a_li
     assert [row["content"] for row in turns] == [one["content"] for one in said]
     kept = await workshop.eyes.fetch("SELECT content FROM memory_versions ORDER BY occurred_at, content")
     assert {row["content"] for row in kept} == {one["content"] for one in said[:2]}
+
+
+async def test_a_line_that_is_an_error_line_is_not_counted_as_stored(workshop: Workshop) -> None:
+    scope, path = Scope(workshop.store.tenant, "ada"), workshop.path(Life(float("inf")))
+    counted = path.parts.metrics.registry.get_sample_value
+    for number, text in enumerate(("The pier is open until nine.", "The pier is open until ten.")):
+        line = ImportLine(1, "s", "user", None, text, T0, "a", digest(number))
+        chunk = ImportChunk(new_id(), new_id(), 0, scope, True, "error", T0, (line,))
+        await deliver(workshop, await sealed(workshop, scope, "import", chunk, payload.pack_import(chunk)), path)
+    assert counted("memory_proxy_turns_total") == 1
+    assert counted("memory_proxy_memories_total", {"kind": "episodic"}) == 1
