@@ -7,7 +7,7 @@ import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Literal
+from typing import Any, Literal
 from uuid import UUID
 
 import pytest
@@ -249,28 +249,38 @@ async def test_bad_lines_that_nobody_reads_stop_the_upload(monkeypatch: pytest.M
     assert errors[-1][0] == import_run.UPLOAD
 
 
-async def test_what_was_exported_from_here_is_known_here() -> None:
-    event_id = new_id()
-    turn = StoredTurn(
-        event_id=event_id, session_id=UUID(int=2), exchange_id=UUID(int=3), seq=0, chain=Digest(bytes(32)), attempt=0,
-        role="user", name=None, content="hello", tool_calls=None, tool_call_id=None, source_id=None, origin="live",
-        integrity="user", sensitivity="internal", model=None, redactions=0, token_count=1, occurred_at=NOW,
-        recorded_at=NOW,
-    )  # fmt: skip
-    store = Store(turns={"s": [turn]})
-    line = {
+HELLO = StoredTurn(
+    event_id=UUID(int=9), session_id=UUID(int=2), exchange_id=UUID(int=3), seq=0, chain=Digest(bytes(32)), attempt=0,
+    role="user", name=None, content="hello", tool_calls=None, tool_call_id=None, source_id=None, origin="live",
+    integrity="user", sensitivity="internal", model=None, redactions=0, token_count=1, occurred_at=NOW,
+    recorded_at=NOW,
+)  # fmt: skip
+
+
+def exported(turn: StoredTurn) -> dict[str, Any]:
+    """The line of an export."""
+    return {
         "type": "turn",
-        "event_id": str(event_id),
+        "event_id": str(turn.event_id),
         "session": "s",
-        "seq": 0,
+        "seq": turn.seq,
         "role": "user",
         "content": "hello",
         "occurred_at": "2026-11-21T09:30:00Z",
     }
+
+
+async def test_what_was_exported_from_here_is_known_here() -> None:
+    event_id, line = HELLO.event_id, exported(HELLO)
+    store = Store(turns={"s": [HELLO]})
     run = store.run()
     assert await imported(run, json.dumps(line).encode()) == []
     assert store.chunks == []
     assert run.counts.as_line() == {"accepted": 1, "done": 1, "failed": 0}
+    of_a_copy = {**line, "event_id": str(new_id()), "source_id": str(event_id)}
+    back = store.run()
+    assert await imported(back, json.dumps(of_a_copy).encode()) == []
+    assert (store.chunks, back.counts.as_line()) == ([], {"accepted": 1, "done": 1, "failed": 0})
     changed = store.run()
     await imported(changed, json.dumps({**line, "content": "other"}).encode())
     assert [one.source_id for chunk in store.chunks for one in chunk.lines] == [str(event_id)]

@@ -33,7 +33,7 @@ from proxy.api.import_lines import (
     Record,
     read_line,
 )
-from proxy.api.known_turns import ReadsSessions, says_the_same, stored_turns
+from proxy.api.known_turns import ReadsSessions, stands_there, stored_turns
 from proxy.api.parts import ImportProgresses, TakesChunks
 
 CHUNK_LINES_MAX: Final = 64
@@ -310,11 +310,9 @@ class ImportRun:
         return self._sent_bytes >= BYTES_IN_FLIGHT_MAX
 
     async def _without_known(self, kept: list[tuple[Given, ImportLine]]) -> tuple[ImportLine, ...]:
-        """Leaves out lines that were exported from this very scope and say what it still has: they are done."""
+        """Leaves out lines that were exported from this very scope, or a copy, and say what it has: they are done."""
         known = await stored_turns(self._tools.sessions, self._order.scope, (given for given, _ in kept))
-        lines = tuple(
-            line for given, line in kept if given.event_id is None or not says_the_same(line, known.get(given.event_id))
-        )
+        lines = tuple(line for given, line in kept if not stands_there(given, line, known))
         self.counts.accepted += len(kept) - len(lines)
         self.counts.passed_over += len(kept) - len(lines)
         return lines

@@ -1,4 +1,5 @@
-"""Turns that an export of this very scope brings back: lines with their place in, the stored turns at these places out.
+"""Turns that an export of this very scope, or of a copy of it, brings back: lines with their place in, the stored turns
+at these places out.
 
 An exported line says its session and number, so a run of lines of one session is one read. Knows at most PLACES_MAX
 numbers of a session at once; what lies further apart in one chunk is taken for unknown. Raises StoreUnavailable.
@@ -30,13 +31,13 @@ class ReadsSessions(Protocol):
         """Turns in order behind a number. Raises StoreUnavailable."""
 
 
-async def stored_turns(sessions: ReadsSessions, scope: Scope, lines: Iterable[Given]) -> Mapping[UUID, ExportedTurn]:
+async def stored_turns(sessions: ReadsSessions, scope: Scope, lines: Iterable[Given]) -> Mapping[str, ExportedTurn]:
     """The turns that stand where these lines say they stood, by their ids."""
     places: dict[str, list[int]] = {}
     for line in lines:
         if line.event_id is not None and line.seq is not None and line.session is not None:
             places.setdefault(line.session, []).append(line.seq)
-    found: dict[UUID, ExportedTurn] = {}
+    found: dict[str, ExportedTurn] = {}
     for label, numbers in places.items():
         try:
             session = await sessions.session(scope, label)
@@ -45,14 +46,21 @@ async def stored_turns(sessions: ReadsSessions, scope: Scope, lines: Iterable[Gi
         first, last = min(numbers), max(numbers)
         limit = min(last - first + 1, PLACES_MAX)
         page = await sessions.session_turns(scope, session.session_id, limit=limit, after_seq=first - 1)
-        found |= {turn.event_id: ExportedTurn(session.label, turn) for turn in page.rows}
+        found |= {str(turn.event_id): ExportedTurn(session.label, turn) for turn in page.rows}
     return found
 
 
-def says_the_same(line: ImportLine, exported: ExportedTurn | None) -> bool:
-    """Whether a line says what the store has of it."""
-    if exported is None:
+def stands_there(given: Given, line: ImportLine, stored: Mapping[str, ExportedTurn]) -> bool:
+    """Whether the store has the turn of an exported line as the line says it: under the id that it had where it was
+    exported, or, where that was a copy, under the id that the copy was made of.
+    """
+    if given.event_id is None:
         return False
+    named = (stored.get(name) for name in (str(given.event_id), given.source_id) if name is not None)
+    return any(_says_the_same(line, one) for one in named if one is not None)
+
+
+def _says_the_same(line: ImportLine, exported: ExportedTurn) -> bool:
     turn = exported.turn
     said = (turn.role, turn.name, turn.content, turn.occurred_at, exported.label)
     return said == (line.role, line.name, line.content, line.occurred_at, line.session_label)
