@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
@@ -268,6 +269,15 @@ def exported(turn: StoredTurn) -> dict[str, Any]:
         "content": "hello",
         "occurred_at": "2026-11-21T09:30:00Z",
     }
+
+
+async def test_some_lines_of_an_export_are_known_however_far_apart_they_stand() -> None:
+    turns = [dataclasses.replace(HELLO, event_id=UUID(int=n + 1), seq=n) for n in range(6_000)]
+    store = Store(turns={"s": turns})
+    run = store.run()
+    some = [0, 1, 2, *range(100, 6_000, 100), 5_998, 5_999]
+    assert await imported(run, b"\n".join(json.dumps(exported(turns[n])).encode() for n in some)) == []
+    assert (store.chunks, run.counts.as_line()["done"]) == ([], len(some))
 
 
 async def test_what_was_exported_from_here_is_known_here() -> None:

@@ -1,13 +1,13 @@
 """Turns that an export of this very scope, or of a copy of it, brings back: lines with their place in, the stored turns
 at these places out.
 
-An exported line says its session and number, so a run of lines of one session is one read. Knows at most PLACES_MAX
-numbers of a session at once; what lies further apart in one chunk is taken for unknown. Raises StoreUnavailable.
+An exported line says its session and number, so a run of lines of one session is one read, where no two lie further
+apart than GAP_MAX. Raises StoreUnavailable.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -16,7 +16,8 @@ from memory.model import ImportLine, Scope
 from memory.stored import ExportedTurn, Page, SessionRecord, StoredTurn
 from proxy.api.import_lines import Given
 
-PLACES_MAX: Final = 1000
+PLACES_MAX: Final = 1000  # of one read
+GAP_MAX: Final = 64
 
 
 class ReadsSessions(Protocol):
@@ -43,11 +44,23 @@ async def stored_turns(sessions: ReadsSessions, scope: Scope, lines: Iterable[Gi
             session = await sessions.session(scope, label)
         except NotFound:
             continue
-        first, last = min(numbers), max(numbers)
-        limit = min(last - first + 1, PLACES_MAX)
-        page = await sessions.session_turns(scope, session.session_id, limit=limit, after_seq=first - 1)
-        found |= {str(turn.event_id): ExportedTurn(session.label, turn) for turn in page.rows}
+        for first, last in _runs(numbers):
+            limit = last - first + 1
+            page = await sessions.session_turns(scope, session.session_id, limit=limit, after_seq=first - 1)
+            found |= {str(turn.event_id): ExportedTurn(session.label, turn) for turn in page.rows}
     return found
+
+
+def _runs(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
+    """The first and the last of those that are read together."""
+    first, *rest = sorted(numbers)
+    last = first
+    for number in rest:
+        if number - last > GAP_MAX or number - first >= PLACES_MAX:
+            yield first, last
+            first = number
+        last = number
+    yield first, last
 
 
 def stands_there(given: Given, line: ImportLine, stored: Mapping[str, ExportedTurn]) -> bool:
