@@ -37,6 +37,7 @@ class Store:
     buries: bool = False  # while others have entries that wait
     empties: bool = False  # nothing waits once it was taken
     going: bool = False
+    forgets: bool = False
     comes_back_after_s: float = 0.0
     chunks: list[ImportChunk] = field(default_factory=list)
     turns: dict[str, list[StoredTurn]] = field(default_factory=dict)
@@ -76,12 +77,17 @@ class Store:
     async def dead(self) -> list[UUID]:
         return [chunk.exchange_id for chunk in self.chunks if self.buries]
 
+    async def forgotten(self) -> bool:
+        return self.forgets
+
     async def take(self, record: Record) -> None:
         self.records.append(record)
 
     def run(self, *, wait: bool = True) -> ImportRun:
         order = Order(SCOPE, "new", trusted=True, on_conflict="error", wait=wait, now=NOW)
-        return ImportRun(order, Tools(self, self, self, self.waiting, self.dead, lambda: self.going, self))
+        return ImportRun(
+            order, Tools(self, self, self, self.waiting, self.dead, self.forgotten, lambda: self.going, self)
+        )
 
 
 def lines(count: int, first: int = 0) -> bytes:
@@ -226,6 +232,17 @@ async def test_dead_letters_end_the_import(monkeypatch: pytest.MonkeyPatch, stor
     assert run.stopped
     assert run.counts.as_line() == {"accepted": 3, "done": 0, "failed": 3}
     assert "dead letters" in errors[0][1]
+
+
+async def test_an_import_whose_user_is_forgotten_ends_and_says_so_while_others_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What is refused as a whole leaves nothing in the store, not even that it was."""
+    monkeypatch.setattr(import_run, "_STALLED_S", 0.05)
+    run = Store(stores=False, forgets=True).run()
+    errors = await imported(run, lines(3))
+    assert errors == [(0, "3 lines could not be stored: their user or project was forgotten meanwhile")]
+    assert run.counts.as_line() == {"accepted": 3, "done": 0, "failed": 3}
 
 
 async def test_a_store_that_goes_when_all_is_stored_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:

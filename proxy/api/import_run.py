@@ -80,7 +80,8 @@ class TakesRecords(Protocol):
 @dataclass(frozen=True, slots=True)
 class Tools:
     """What an import works with. `waiting` counts entries not stored yet, of everybody; `dead` are those of the tenant
-    that will not be; `draining`: this process is going.
+    that will not be; `forgotten`: whether the user or the project of the order was since; `draining`: this process is
+    going.
     """
 
     capture: TakesChunks
@@ -88,6 +89,7 @@ class Tools:
     sessions: ReadsSessions
     waiting: Callable[[], Awaitable[int]]
     dead: Callable[[], Awaitable[Collection[UUID]]]
+    forgotten: Callable[[], Awaitable[bool]]
     draining: Callable[[], bool]
     records: TakesRecords
 
@@ -343,18 +345,21 @@ class ImportRun:
 
     async def _look_for_lost(self) -> None:
         """Where nothing waits any more and lines are missing, they will not come: they are dead letters. Others keep a
-        busy service waiting for ever, so those are looked for first.
+        busy service waiting for ever, so those are looked for first, and whether all of it was forgotten, which leaves
+        no trace in the store.
         """
         try:
+            forgotten = await self._tools.forgotten()
             dead = self._ids.intersection(await self._tools.dead())
-            if len(dead) < len(self._sent) and await self._tools.waiting():
+            if not forgotten and len(dead) < len(self._sent) and await self._tools.waiting():
                 return
-        except QueueUnavailable:
+        except (QueueUnavailable, StoreUnavailable):
             return
         if await self._ask_store() and self._sent:
             counts = self.counts
             counts.lost = counts.accepted - counts.passed_over - counts.stored.done - counts.stored.failed
             self._sent.clear()
             self._sent_bytes = 0
-            self._stop(UPLOAD, f"{counts.lost} lines could not be stored and lie among the dead letters")
+            why = "their user or project was forgotten meanwhile" if forgotten else "they lie among the dead letters"
+            self._stop(UPLOAD, f"{counts.lost} lines could not be stored: {why}")
             self._room.set()

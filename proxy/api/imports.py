@@ -58,7 +58,7 @@ class Import:
         said = {"trusted": order.trusted, "on_conflict": order.on_conflict}
         self._parts.journal.note(order.scope.tenant, caller.actor, "import", names=names, detail=said)
         records = RecordTaker(self._parts, caller, trusted=order.trusted)
-        run = ImportRun(order, self._tools(order.scope.tenant, records))
+        run = ImportRun(order, self._tools(order, records))
         response = web.StreamResponse(headers={"Content-Type": NDJSON})
         await response.prepare(request)
         working = {asyncio.create_task(run.feed(arriving(request.content))), asyncio.create_task(run.follow())}
@@ -70,14 +70,15 @@ class Import:
         await response.write_eof()
         return response
 
-    def _tools(self, tenant: UUID, records: RecordTaker) -> Tools:
+    def _tools(self, order: Order, records: RecordTaker) -> Tools:
         parts = self._parts
         return Tools(
             capture=parts.capture,
             progress=parts.progress,
             sessions=parts.records,
             waiting=self._waiting,
-            dead=partial(self._dead, tenant),
+            dead=partial(self._dead, order.scope.tenant),
+            forgotten=partial(self._forgotten, order),
             draining=lambda: parts.readiness.draining,
             records=records,
         )
@@ -85,6 +86,10 @@ class Import:
     async def _waiting(self) -> int:
         depth = await waiting(self._parts.hand_off, self._parts.spooled, self._parts.queue)
         return depth.pending + depth.in_flight
+
+    async def _forgotten(self, order: Order) -> bool:
+        unless = await self._parts.forgets.unless(order.scope, (), None, order.now)
+        return await self._parts.forgets.kept_away(order.scope.tenant, unless)
 
     async def _dead(self, tenant: UUID) -> frozenset[UUID]:
         letters = await self._parts.queue.dead_letters(DEAD_LETTERS_MAX, tenant)
