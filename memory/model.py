@@ -250,7 +250,9 @@ class Captured:
 
 @dataclass(frozen=True, slots=True)
 class ImportLine:
-    """One past turn of an import, already validated. `line` is its 1-based number in the upload."""
+    """One past turn of an import, already validated. `line` is its 1-based number in the upload; `integrity` the label
+    that it had where it was exported, where that is not the one of its role.
+    """
 
     line: int
     session_label: str
@@ -263,6 +265,7 @@ class ImportLine:
     tool_calls: list[Any] | None = None
     tool_call_id: str | None = None
     sensitivity: str = "internal"
+    integrity: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -78,6 +78,7 @@ def pack_import(chunk: ImportChunk) -> bytes:
     head = _fields(chunk)
     if chunk.ceiling is None:  # a worker of an older version knows no such field
         del head["ceiling"]
+    head["lines"] = list(map(_packed_line, chunk.lines))
     return zlib.compress(_join(head, b""), 1)
 
 
@@ -147,6 +148,13 @@ def _plain(value: Any) -> Any:
 
 def _scope(raw: dict[str, Any]) -> Scope:
     return Scope(UUID(raw["tenant"]), raw["user"], raw["project"], raw["agent"])
+
+
+def _packed_line(line: ImportLine) -> dict[str, Any]:
+    raw: dict[str, Any] = _plain(line)
+    if line.integrity is None:  # rare, and a worker of an older version knows no such field
+        del raw["integrity"]
+    return raw
 
 
 def _line(raw: dict[str, Any]) -> ImportLine:

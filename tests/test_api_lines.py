@@ -183,6 +183,15 @@ def test_an_exported_turn_keeps_its_id_as_its_source() -> None:
     assert read(event_id=event_id, role="user", content="x").source_id is None
 
 
+@pytest.mark.parametrize(
+    ("said", "kept"), [("user", None), (None, None), ("imported", "imported"), ("web", "web"), ("made up", "imported")]
+)
+def test_an_exported_turn_keeps_the_trust_that_it_had(said: str | None, kept: str | None) -> None:
+    exported = read(type="turn", event_id=str(UUID(int=7)), role="user", content="x", integrity=said)
+    assert Defaults("new", NOW).line(exported).integrity == kept
+    assert read(role="user", content="x", integrity=said).integrity is None
+
+
 def test_an_exported_turn_may_have_any_role_a_client_sent() -> None:
     assert read(type="turn", event_id=str(UUID(int=7)), role="function", content="").role == "function"
 

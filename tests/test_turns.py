@@ -311,6 +311,19 @@ def test_an_imported_call_and_output_are_kept_too() -> None:
 
 
 @pytest.mark.parametrize(
+    ("role", "was", "kept"), [("user", "imported", "imported"), ("assistant", "user", "assistant")]
+)
+def test_an_imported_turn_gains_no_trust_by_who_imports_it(role: str, was: str, kept: str) -> None:
+    chunk = ImportChunk(new_id(), new_id(), 0, Scope(UUID(int=1)), True, "error", T0, ())
+    line = ImportLine(1, "s", role, None, "I like tea.", T0, None, b"d", integrity=was)
+    turn = turn_of_line(
+        line, chunk, Digest(bytes(32)), None,
+        redactor=REDACTOR, counter=EstimatedTokens(), languages=NoLanguage(),
+    )  # fmt: skip
+    assert turn.integrity.value == kept
+
+
+@pytest.mark.parametrize(
     ("blocks", "label"),
     [
         ([], "internal"),

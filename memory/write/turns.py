@@ -21,7 +21,7 @@ from memory.json_spans import is_true
 from memory.model import Captured, ImportChunk, ImportLine, Origin, Retrieval, Turn
 from memory.ports import LanguageDetector, TokenCounter
 from memory.write.parts import Redacts, called, calls_of, clean_short, typed
-from policies.labels import Sensitivity, derived_sensitivity, integrity_of_role
+from policies.labels import Integrity, Sensitivity, derived_integrity, derived_sensitivity, integrity_of_role
 from policies.text import storable
 
 
@@ -157,6 +157,7 @@ def turn_of_line(
     """The clean turn of one import line."""
     said = typed({"role": line.role, "content": line.content, "tool_calls": line.tool_calls}, redactor)
     origin: Origin = "import"
+    of_role = integrity_of_role(line.role, imported=True, trusted_import=chunk.trusted)
     return Turn(
         event_id=derived_id(chunk.exchange_id, "line", line.line),
         exchange_id=chunk.exchange_id,
@@ -170,7 +171,7 @@ def turn_of_line(
         source_id=line.source_id,
         line_digest=line.line_digest,
         origin=origin,
-        integrity=integrity_of_role(line.role, imported=True, trusted_import=chunk.trusted),
+        integrity=derived_integrity((of_role, Integrity(line.integrity))) if line.integrity else of_role,
         sensitivity=Sensitivity(line.sensitivity),
         model=None,
         redactions=said.redactions,

@@ -18,7 +18,7 @@ from uuid import UUID
 
 from memory.chain import message_text
 from memory.model import ImportLine
-from policies.labels import Sensitivity
+from policies.labels import Integrity, Sensitivity, integrity_of_role
 from policies.text import storable
 from proxy.api.asking import json_type, no_constant
 from proxy.api.json_bounds import too_much
@@ -119,7 +119,9 @@ class LineCutter:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """One turn as its line gives it. `event_id` and `seq` are set on a line that `export` wrote."""
+    """One turn as its line gives it. `event_id` and `seq` are set on a line that `export` wrote, and `integrity` where
+    that says another label than the role's.
+    """
 
     line: int
     session: str | None
@@ -134,6 +136,7 @@ class Given:
     tool_calls: list[Any] | None = None
     tool_call_id: str | None = None
     sensitivity: str = "internal"
+    integrity: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,10 +173,11 @@ def read_line(raw: RawLine) -> Given | Derived | Record:
         raise LineRefused(f"lines of type {_quoted(kind)} cannot be imported; known: turn, {', '.join(_KNOWN)}")
     event_id = _event_id(value.get("event_id")) if kind == "turn" else None
     source_id = _text(value, "source_id", chars_max=SOURCE_ID_CHARS_MAX)
+    role = _role(value.get("role"), exported=event_id is not None)
     given = Given(
         line=raw.number,
         session=_session(value),
-        role=_role(value.get("role"), exported=event_id is not None),
+        role=role,
         name=_text(value, "name", chars_max=256, empty_is_none=True),
         content=_content(value),
         occurred_at=_time(value.get("occurred_at")),
@@ -185,6 +189,7 @@ def read_line(raw: RawLine) -> Given | Derived | Record:
         tool_calls=_calls(value.get("tool_calls")),
         tool_call_id=_text(value, "tool_call_id", chars_max=256, empty_is_none=True),
         sensitivity=_sensitivity(value.get("sensitivity")),
+        integrity=_integrity(value.get("integrity"), role) if event_id else None,
     )
     return _with_digest(given, value)
 
@@ -213,6 +218,7 @@ class Defaults:
             tool_calls=given.tool_calls,
             tool_call_id=given.tool_call_id,
             sensitivity=given.sensitivity,
+            integrity=given.integrity,
         )
 
 
@@ -298,6 +304,13 @@ def _sensitivity(value: object) -> str:
     if not isinstance(value, str) or value not in _LABELS:
         raise LineRefused(f"sensitivity must be one of {', '.join(_LABELS)}")
     return value
+
+
+def _integrity(value: object, role: str) -> str | None:
+    """What an export says of who vouches for it; None for the role's. A label that is none vouches for nothing."""
+    if value is None or value == integrity_of_role(role).value:
+        return None
+    return next((label.value for label in Integrity if label.value == value), Integrity.IMPORTED.value)
 
 
 def _time(value: object) -> datetime | None:
