@@ -8,7 +8,7 @@ integrity by travelling. Raises LineRefused, in words for the answer; NotYet for
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final, TypeVar
@@ -116,7 +116,9 @@ class RecordTaker:
         """Its parts become its own, in words; documents and files are not taken, and an upload brings those again."""
         line = validated(CheckpointLine, value)
         caller, store = self._caller, self._parts.checkpoints.store
-        said = [one for one in line.parts if one.part != "document" and may_become(one.part, Integrity(one.integrity))]
+        said = await self._clean(
+            one for one in line.parts if one.part != "document" and may_become(one.part, Integrity(one.integrity))
+        )
         try:
             known = await store.one(caller.scope, caller.credential.hide(line.name))
         except NotFound:
@@ -144,13 +146,8 @@ class RecordTaker:
         new = await self._saving.made_of(caller.credential.hide(line.name), [_words(one) for one in said], caller)
         # The parts of one checkpoint differ in their kind or their words, and come out in that order.
         of = {(one.part, one.content): Copy(UUID(line.id), ids[one.memory_id], unless[one.memory_id]) for one in said}
-        cut = await self._unless([], line.session, line.created_at)  # of words that redaction changed
-        parts = tuple(
-            replace(one, memory_id=copy.memory_id, made=copy.memory(one.made))
-            for one in new.parts
-            if one.made is not None
-            and (copy := of.get((one.part, one.made.content), Copy(UUID(line.id), one.memory_id, cut)))
-        )
+        copies = [(one, of[one.part, one.made.content], one.made) for one in new.parts if one.made is not None]
+        parts = tuple(replace(one, memory_id=copy.memory_id, made=copy.memory(made)) for one, copy, made in copies)
         subject = await self._parts.keys.subject_id(caller.scope.tenant, caller.scope.user)
         names = {"checkpoint": new.name}
         note = noted(caller.scope.tenant, caller.actor, "checkpoint.save", names=names, at=caller.now)
@@ -159,6 +156,12 @@ class RecordTaker:
         self._parts.metrics.checkpoints.labels("saved").inc()
 
     # ------------------------------------------------------------ steps
+
+    async def _clean(self, parts: Iterable[PartLine]) -> list[PartLine]:
+        """Parts of a checkpoint in the words that are kept here: by these they are known when they come again."""
+        said = list(parts)
+        clean = await self._saving.cleaned([_words(one) for one in said])
+        return [one.model_copy(update={"content": words.text}) for one, words in zip(said, clean, strict=True)]
 
     async def _new(self, line: Any, session: str | None = None) -> Copy | None:
         """The ids of a record that is to be kept; None for one that is here, or was and has been deleted since."""

@@ -151,10 +151,13 @@ class Saving:
         )
         return replace(made, parts=copied), trimmed + len(parts) - len(taken)
 
+    async def cleaned(self, words: Sequence[Words]) -> list[Words]:
+        """Words that were a checkpoint elsewhere; they pass as words of the caller's do. Raises Unprocessable."""
+        return await asyncio.to_thread(lambda: [self._words_cleaned(one) for one in words])
+
     async def made_of(self, name: str, words: Sequence[Words], caller: Caller) -> NewCheckpoint:
-        """What is to be stored of words that were a checkpoint elsewhere; they pass as words of the caller's do."""
-        clean = await asyncio.to_thread(lambda: [self._words_cleaned(one) for one in words])
-        made, _ = await self._finished(caller, name, None, [self._piece(one) for one in clean], False, ())
+        """What is to be stored of words that are clean."""
+        made, _ = await self._finished(caller, name, None, [self._piece(one) for one in words], False, ())
         return made
 
     def _words_cleaned(self, one: Words) -> Words:

@@ -124,6 +124,26 @@ def test_a_task_is_taken_without_a_checkpoint_that_does_not_come(api: Api, other
     assert [one["checkpoint"] for one in other.get("/memory/v1/tasks").json["data"]] == [None, None]
 
 
+def test_words_of_a_checkpoint_that_are_kept_otherwise_here_are_known_all_the_same(
+    service: Service, api: Api, other: Api
+) -> None:
+    """As a user ends a message with a line feed; or what is a secret by the rules of here."""
+    assert send(api, [{"role": "user", "content": "The mooring is number nine.\n", "session": "s"}])[0] == []
+    (memory,) = [one for one in api.get("/memory/v1/memories").json["data"] if one["kind"] == "episodic"]
+    make(api, "POST", "checkpoints", {"name": "pier", "memories": [memory["id"]]})
+    (line,) = records(api)
+    line["parts"].append({**line["parts"][0], "content": "My password is hunter2x.", "memory_id": line["id"]})
+    for _ in range(2):
+        assert send(other, [line]) == ([], {"accepted": 1, "done": 1, "failed": 0, "complete": True})
+    parts = other.get("/memory/v1/checkpoints/pier").json["parts"]
+    assert len(parts) == 2 and not any("hunter2x" in one["content"] for one in parts)
+    for one in parts:
+        receipt = service.forget({"memory": one["memory_id"], "dry_run": False}, **other._scope)
+        assert receipt["complete"] is True, receipt
+    errors, _ = send(other, [{**line, "name": "again"}])
+    assert errors == ["checkpoint: it was forgotten, and does not come back"]
+
+
 def test_a_tie_to_whom_was_learnt_travels_and_a_card_finds_who_was_learnt_there(
     service: Service, user: str, api: Api, other: Api
 ) -> None:
