@@ -22,7 +22,7 @@ from memory.errors import NotFound, Refused, StoreUnavailable
 from memory.model import Unless
 from policies.checkpoint import may_become
 from policies.labels import Integrity, Sensitivity
-from proxy.api.asking import Caller, holder_for, validated
+from proxy.api.asking import Caller, holder_for, session_named, validated
 from proxy.api.conversation_parts import Words
 from proxy.api.copies import Copy, copy_of
 from proxy.api.entities import EntityCalls
@@ -143,7 +143,10 @@ class RecordTaker:
             raise LineRefused(f"checkpoint: {FORGOTTEN}")
         if await self._parts.records.memory_labels(caller.scope, list(ids.values())):
             raise LineRefused("checkpoint: it was deleted here; undelete brings it back")
-        new = await self._saving.made_of(caller.credential.hide(line.name), [_words(one) for one in said], caller)
+        session = await session_named(caller, self._parts.keys, line.session)
+        of_session = session.session_id if session is not None else None
+        words = [_words(one) for one in said]
+        new = await self._saving.made_of(caller.credential.hide(line.name), words, caller, of_session)
         # The parts of one checkpoint differ in their kind or their words, and come out in that order.
         of = {(one.part, one.content): Copy(UUID(line.id), ids[one.memory_id], unless[one.memory_id]) for one in said}
         copies = [(one, of[one.part, one.made.content], one.made) for one in new.parts if one.made is not None]

@@ -155,9 +155,11 @@ class Saving:
         """Words that were a checkpoint elsewhere; they pass as words of the caller's do. Raises Unprocessable."""
         return await asyncio.to_thread(lambda: [self._words_cleaned(one) for one in words])
 
-    async def made_of(self, name: str, words: Sequence[Words], caller: Caller) -> NewCheckpoint:
+    async def made_of(
+        self, name: str, words: Sequence[Words], caller: Caller, session_id: UUID | None
+    ) -> NewCheckpoint:
         """What is to be stored of words that are clean."""
-        made, _ = await self._finished(caller, name, None, [self._piece(one) for one in words], False, ())
+        made, _ = await self._finished(caller, name, session_id, [self._piece(one) for one in words], False, ())
         return made
 
     def _words_cleaned(self, one: Words) -> Words:

@@ -144,6 +144,20 @@ def test_words_of_a_checkpoint_that_are_kept_otherwise_here_are_known_all_the_sa
     assert errors == ["checkpoint: it was forgotten, and does not come back"]
 
 
+def test_a_checkpoint_stays_with_its_conversation_and_is_forgotten_with_it(
+    service: Service, user: str, api: Api, other: Api
+) -> None:
+    line = {"role": "user", "content": "I want to rebuild the old pier before the summer.", "session": "talk"}
+    assert send(api, [line])[0] == []
+    make(api, "POST", "checkpoints", {"name": "pier", "session": "talk", "notes": "He wants the old pier rebuilt."})
+    assert send(other, api.get("/memory/v1/export").lines)[0] == []
+    service.settle()
+    assert said(records(other)) == said(records(api)) and records(other)[0]["session"] == "talk"
+    receipt = service.forget({"session": "talk", "dry_run": False}, X_Memory_User=f"{user}-2")
+    assert receipt["complete"] is True, receipt
+    assert records(other) == [] and "rebuilt" not in other.get("/memory/v1/export").body.decode()
+
+
 def test_a_tie_to_whom_was_learnt_travels_and_a_card_finds_who_was_learnt_there(
     service: Service, user: str, api: Api, other: Api
 ) -> None:
