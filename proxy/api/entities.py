@@ -172,11 +172,14 @@ class EntityCalls:
         asked = await body_as(request, MergeAsked)
         known = await self._writable(caller, id_in_path(request, KIND))
         into = await self._named(caller, asked.into, "into")
-        note = _note(caller, "merge", [known.entity_id, into.entity_id])
-        both = known.entity_id, into.entity_id
-        made = await self._parts.entities.merge(caller.scope, *both, caller.actor, now=caller.now, note=note)
+        return _answer(await self.merged(caller, known.entity_id, into.entity_id))
+
+    async def merged(self, caller: Caller, one: UUID, into: UUID) -> Entity:
+        """Both are one from now on. Raises NotFound, Conflict."""
+        note = _note(caller, "merge", [one, into])
+        made = await self._parts.entities.merge(caller.scope, one, into, caller.actor, now=caller.now, note=note)
         await self._changed(caller, "merged")
-        return _answer(made)
+        return made
 
     async def split(self, request: web.Request) -> web.Response:
         """It stands for itself again."""

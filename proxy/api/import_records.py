@@ -85,11 +85,14 @@ class RecordTaker:
 
     async def _entity(self, value: dict[str, Any]) -> None:
         line = validated(EntityLine, {**_without(value, "of"), "type": value.get("of")})
-        copy, here = await self._new(line), await self._called_so(line)
+        copy, same = await self._new(line), await self._called_so(line)
+        here = same[0] if same else None
         if here is not None:
             self._known_here[line.id] = here.entity_id
         if copy is None or (here is not None and line.learnt):
             return
+        for other in same[1:]:  # they were one where it comes from
+            here = await self._entities.merged(self._caller, other.entity_id, same[0].entity_id)
         await self._entities.kept(self._caller, _asked(EntityAsked, line), copy, here)
 
     async def _relationship(self, value: dict[str, Any]) -> None:
@@ -180,14 +183,21 @@ class RecordTaker:
         label = self._caller.kept(session) if session is not None else None
         return await self._parts.forgets.unless(self._caller.scope, ids, label, happened or self._caller.now)
 
-    async def _called_so(self, line: EntityLine) -> Entity | None:
-        """The one here that has the line's name, where the line is that one's card, or either is only learnt."""
-        scope, hide = self._caller.scope, self._caller.credential.hide
-        asked: dict[str, Any] = {"limit": 2, "cursor": None, "types": [line.type]}
-        named = (await self._parts.entities.named(scope, hide(line.name), **asked)).rows
+    async def _called_so(self, line: EntityLine) -> list[Entity]:
+        """Who here has the line's name, where the line is that one's card, or either is only learnt; and who is learnt
+        by other names that the card says, unless there may be several of these.
+        """
+        scope, found = self._caller.scope, dict[UUID, Entity]()
         cards = {UUID(line.memory_id), copy_of(scope, UUID(line.id)).memory_id, None}
-        is_same = len(named) == 1 and (line.learnt or named[0].card_id in cards)
-        return named[0] if is_same else None
+        for name in (line.name, *(() if line.learnt or line.namesake else line.aliases)):
+            named = await self._named(line, name)
+            if len(named) == 1 and (line.learnt or named[0].card_id in cards):
+                found.setdefault(named[0].entity_id, named[0])
+        return list(found.values())
+
+    async def _named(self, line: EntityLine, name: str) -> Sequence[Entity]:
+        asked: dict[str, Any] = {"limit": 2, "cursor": None, "types": [line.type]}
+        return (await self._parts.entities.named(self._caller.scope, self._caller.credential.hide(name), **asked)).rows
 
     async def _entity_here(self, named: str) -> str:
         """The entity that a line names, by its id, that of its copy or that of who was here. Raises NotYet."""

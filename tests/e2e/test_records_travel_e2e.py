@@ -187,6 +187,29 @@ def test_a_tie_to_whom_was_learnt_travels_and_a_card_finds_who_was_learnt_there(
     assert sorted(one["name"] for one in fresh.get("/memory/v1/entities").json["data"]) == sorted([*known, "Marjolein"])
 
 
+def test_a_card_takes_in_who_was_learnt_by_its_other_names(service: Service, user: str, api: Api, other: Api) -> None:
+    """Renamed by hand, and merged with another: where the turns come first both are learnt, each by itself."""
+    ask(service, "My sister Anna came by yesterday. She works at Globex.\nsay: Nice.", user)
+    ask(service, "My brother Tom works at Initech.\nsay: Good.", user)
+    service.settle()
+    known = {one["name"]: one for one in api.get("/memory/v1/entities").json["data"]}
+    anna, tom = known["Anna"]["id"], known["Tom"]["id"]
+    change = {"name": "Ana Kovac", "aliases": ["Anna"], "notes": "Sails."}
+    assert api.call("PATCH", f"/memory/v1/entities/{anna}", change, If_Match="1").status == 200
+    make(api, "POST", f"entities/{tom}/merge", {"into": anna})
+    names = sorted(one["name"] for one in api.get("/memory/v1/entities").json["data"])
+    assert "Ana Kovac" in names and not {"Anna", "Tom"} & {*names}
+    everything = api.get("/memory/v1/export").lines
+    assert send(other, [one for one in everything if one["type"] not in RECORDS])[0] == []
+    service.settle()
+    for _ in range(2):
+        assert send(other, records(api)) == ([], {"accepted": 1, "done": 1, "failed": 0, "complete": True})
+        there = other.get("/memory/v1/entities").json["data"]
+        assert sorted(one["name"] for one in there) == names
+    (ana,) = [one for one in there if one["name"] == "Ana Kovac"]
+    assert ana["notes"] == "Sails." and {"Anna", "Tom"} <= {*ana["aliases"]}
+
+
 def test_an_export_adds_nothing_where_it_came_from(api: Api) -> None:
     furnished(api)
     before = api.get("/memory/v1/export")
