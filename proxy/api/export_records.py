@@ -91,7 +91,8 @@ async def _checkpoints(parts: OwnParts, scope: Scope, holder: Holder) -> AsyncIt
             except NotFound:  # deleted since the page was read
                 continue
             kept = [one for one in readable(holder, whole.parts, item) if not one.state]
-            yield [checkpoint_line(whole, kept, labels.get(row.session_id) if row.session_id else None)]
+            if kept:  # of one that says nothing any more there is nothing to take in
+                yield [checkpoint_line(whole, kept, labels.get(row.session_id) if row.session_id else None)]
         if (cursor := page.next_cursor) is None:
             break
 

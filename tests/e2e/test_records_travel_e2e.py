@@ -144,6 +144,16 @@ def test_words_of_a_checkpoint_that_are_kept_otherwise_here_are_known_all_the_sa
     assert errors == ["checkpoint: it was forgotten, and does not come back"]
 
 
+def test_a_checkpoint_that_says_nothing_any_more_does_not_travel(api: Api, other: Api) -> None:
+    assert send(api, [{"role": "user", "content": "The mooring is number nine.", "session": "s"}])[0] == []
+    (memory,) = [one for one in api.get("/memory/v1/memories").json["data"] if one["kind"] == "episodic"]
+    make(api, "POST", "checkpoints", {"name": "pier", "memories": [memory["id"]]})
+    assert [line["name"] for line in records(api)] == ["pier"]
+    assert api.call("DELETE", f"/memory/v1/memories/{memory['id']}").status == 200
+    assert records(api) == []
+    assert send(other, api.get("/memory/v1/export").lines)[0] == []
+
+
 def test_a_checkpoint_stays_with_its_conversation_and_is_forgotten_with_it(
     service: Service, user: str, api: Api, other: Api
 ) -> None:
