@@ -7,6 +7,7 @@ Raises StoreUnavailable.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any, Final
 from uuid import UUID
@@ -32,7 +33,9 @@ Line = dict[str, Any]
 
 
 async def record_lines(parts: OwnParts, scope: Scope, holder: Holder) -> AsyncIterator[list[Line]]:
-    """The lines by pages; what another names comes before it, but for tasks, which need each other as they like."""
+    """The lines by pages; what another names comes before it, but for tasks, which need each other as they like. None
+    names what is not among them.
+    """
     item = _item_in(scope)
     personas = readable(holder, await parts.personas.all_of(scope), item)
     yield [persona_line(one) for one in personas if not one.hidden]
@@ -45,8 +48,14 @@ async def record_lines(parts: OwnParts, scope: Scope, holder: Holder) -> AsyncIt
         tasks = await parts.tasks.page(scope, limit=_PAGE_ROWS, cursor=cursor)
         seen = [one for one in readable(holder, tasks.rows, item) if not one.hidden]
         labels = await Labels(parts.records).of(scope, (one.session_id for one in seen))
+        needed = await parts.tasks.some(scope, list({need for one in seen for need in one.needs}))
+        goes = {one.task_id for one in readable(holder, needed, item) if not one.hidden}
         yield [
-            task_line(one, labels.get(one.session_id) if one.session_id else None, name_shown(holder, one))
+            task_line(
+                replace(one, needs=tuple(need for need in one.needs if need in goes)),
+                labels.get(one.session_id) if one.session_id else None,
+                name_shown(holder, one),
+            )
             for one in seen
         ]
         if (cursor := tasks.next_cursor) is None:
@@ -55,17 +64,19 @@ async def record_lines(parts: OwnParts, scope: Scope, holder: Holder) -> AsyncIt
 
 async def _entities(parts: OwnParts, scope: Scope, holder: Holder) -> AsyncIterator[list[Line]]:
     item, cursor, ids, learnt = _item_in(scope), None, list[UUID](), dict[UUID, Entity]()
+    goes: set[UUID] = set()
     while True:
         page = await parts.entities.page(scope, limit=_PAGE_ROWS, cursor=cursor, types=TYPES)
         seen = readable(holder, page.rows, item)
         yield [entity_line(one) for one in seen if one.card_id is not None and not one.hidden]
         ids += [one.entity_id for one in seen]
         learnt |= {one.entity_id: one for one in seen if one.card_id is None}
+        goes |= {one.entity_id for one in seen if one.card_id is None or not one.hidden}
         if (cursor := page.next_cursor) is None:
             break
     for first in range(0, len(ids), _PAGE_ROWS):
         async for ties in _ties(parts, scope, ids[first : first + _PAGE_ROWS]):
-            kept = [one for one in readable(holder, ties, item) if not one.learnt]
+            kept = [one for one in readable(holder, ties, item) if not one.learnt and {one.source, one.target} <= goes]
             ends = [learnt.pop(end) for one in kept for end in (one.source, one.target) if end in learnt]
             yield [*map(entity_line, ends), *map(relationship_line, kept)]
 

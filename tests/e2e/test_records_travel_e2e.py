@@ -144,6 +144,19 @@ def test_words_of_a_checkpoint_that_are_kept_otherwise_here_are_known_all_the_sa
     assert errors == ["checkpoint: it was forgotten, and does not come back"]
 
 
+def test_what_waits_for_or_ties_what_was_rejected_travels_without_it(api: Api, other: Api) -> None:
+    furnished(api)
+    timber = next(one for one in records(api) if one.get("title") == "Order the oak timber")
+    yard = next(one for one in records(api) if one.get("of") == "place")
+    for memory_id in (timber["memory_id"], yard["memory_id"]):
+        path = f"/memory/v1/memories/{memory_id}"
+        version = api.get(path).json["version"]
+        answer = api.call("PATCH", path, {"validation_status": "rejected"}, If_Match=str(version))
+        assert answer.status == 200, answer.body
+    assert sorted(one["type"] for one in records(api)) == ["checkpoint", "entity", "persona", "task"]
+    assert send(other, records(api)) == ([], {"accepted": 4, "done": 4, "failed": 0, "complete": True})
+
+
 def test_a_checkpoint_that_says_nothing_any_more_does_not_travel(api: Api, other: Api) -> None:
     assert send(api, [{"role": "user", "content": "The mooring is number nine.", "session": "s"}])[0] == []
     (memory,) = [one for one in api.get("/memory/v1/memories").json["data"] if one["kind"] == "episodic"]
