@@ -31,19 +31,21 @@ Key = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
 Value = str | bool | int | float
 
 
-def _properties(value: object) -> object:
+def scalars(value: object, chars_max: int) -> object:
     """An object of scalars; a refusal says no word of it, since a name may be a secret."""
     if not isinstance(value, dict) or len(value) > PROPERTIES_MAX:
         raise ValueError(f"expected an object of at most {PROPERTIES_MAX} members")
     if any(not isinstance(name, str) or PROPERTY.fullmatch(name) is None for name in value):
         raise ValueError("a name is of small letters, digits and underscores, a letter first, at most 64")
-    if any(
-        not isinstance(one, Value) or (isinstance(one, str) and len(one) > VALUE_CHARS_MAX) for one in value.values()
-    ):
-        raise ValueError(f"a value is a text of at most {VALUE_CHARS_MAX} characters, a number, true or false")
+    if any(not isinstance(one, Value) or (isinstance(one, str) and len(one) > chars_max) for one in value.values()):
+        raise ValueError(f"a value is a text of at most {chars_max} characters, a number, true or false")
     if any(isinstance(one, float) and not isfinite(one) for one in value.values()):
         raise ValueError("a number in it is beyond what can be kept (1.8e308)")
     return value
+
+
+def _properties(value: object) -> object:
+    return scalars(value, VALUE_CHARS_MAX)
 
 
 _SCHEMA = {

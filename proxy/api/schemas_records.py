@@ -6,18 +6,18 @@ names of all that were merged into it.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field
 
 from policies.checkpoint import Part
-from policies.entity import ALIASES_MAX, NAME_CHARS_MAX
+from policies.entity import ALIASES_MAX, NAME_CHARS_MAX, VALUE_CHARS_MAX
 from policies.entity import NOTES_CHARS_MAX as ENTITY_CHARS_MAX
 from policies.persona import DESCRIPTION_CHARS_MAX, INTEREST_CHARS_MAX, INTERESTS_MAX
 from policies.task import TITLE_CHARS_MAX, WORDS_CHARS_MAX
 from proxy.api.schemas import Asked, Moment, SensitivityName
 from proxy.api.schemas_checkpoint import NOTES_CHARS_MAX, Id, Name
-from proxy.api.schemas_entity import EntityAsked, RelationshipAsked
+from proxy.api.schemas_entity import EntityAsked, RelationshipAsked, scalars
 from proxy.api.schemas_persona import PersonaAsked
 from proxy.api.schemas_task import TaskAsked
 
@@ -44,6 +44,13 @@ class PersonaLine(_Exported, PersonaAsked):
     interests: list[_Interest] = Field(default_factory=list, max_length=INTERESTS_MAX)
 
 
+def _scalars(value: object) -> object:
+    return scalars(value, 2 * VALUE_CHARS_MAX)
+
+
+_Properties = Annotated[dict[str, Any], BeforeValidator(_scalars)]
+
+
 class EntityLine(_Exported, EntityAsked):
     """A person or a thing. `learnt`: nobody has written of it, but ties name it."""
 
@@ -52,10 +59,13 @@ class EntityLine(_Exported, EntityAsked):
     name: _Name
     aliases: list[_Name] = Field(default_factory=list, max_length=64 * ALIASES_MAX)
     notes: Annotated[str, Field(max_length=2 * ENTITY_CHARS_MAX)] = ""
+    properties: _Properties = Field(default_factory=dict)
 
 
 class RelationshipLine(_Exported, RelationshipAsked):
     """What ties two, by the ids that they had in the export."""
+
+    properties: _Properties = Field(default_factory=dict)
 
 
 class TaskLine(_Exported, TaskAsked):

@@ -91,8 +91,12 @@ def test_what_is_kept_travels_also_where_a_call_may_not_say_as_much(api: Api, ot
         for name in ("Ana", "Bea")
     ]
     make(api, "POST", f"entities/{ana['id']}/merge", {"into": bea["id"]})
+    said_of_it = {"note": "It lies there. ".ljust(500 - len(hidden), "!") + hidden}
+    boat = make(api, "POST", "entities", {"name": "Galeb", "type": "other", "properties": said_of_it})
+    owns = {"source": bea["id"], "type": "owns", "target": boat["id"], "properties": said_of_it}
+    make(api, "POST", "relationships", owns)
     lines = records(api)
-    assert send(other, lines) == ([], {"accepted": 3, "done": 3, "failed": 0, "complete": True})
+    assert send(other, lines) == ([], {"accepted": 5, "done": 5, "failed": 0, "complete": True})
     assert said(records(other)) == said(lines)
 
 
