@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memory.config_sections import Checkpoint
 from proxy.api.import_lines import (
     DERIVED_TYPES,
     LINE_BYTES_MAX,
@@ -24,6 +25,7 @@ from proxy.api.import_lines import (
     Record,
     read_line,
 )
+from proxy.api.schemas_records import PARTS_MAX, CheckpointLine
 
 NOW = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
 
@@ -205,6 +207,14 @@ def test_derived_lines_of_an_export_are_passed_over(kind: str) -> None:
 def test_records_of_an_export_are_lines_of_their_own(kind: str) -> None:
     value = {"type": kind, "id": "x"}
     assert read_line(RawLine(3, json.dumps(value).encode())) == Record(3, kind, value)
+
+
+def test_a_checkpoint_of_an_export_may_be_as_large_as_the_configuration_lets_one_be() -> None:
+    one = {"part": "fact", "content": "It is said at length. " * 2_000, "memory_id": str(UUID(int=7))}
+    line = {"id": str(UUID(int=8)), "name": "pier", "parts": [one] * 1_000}
+    assert len(CheckpointLine.model_validate(line).parts) == 1_000
+    metadata = next(one for one in Checkpoint.model_fields["parts_max"].metadata if hasattr(one, "le"))
+    assert metadata.le == PARTS_MAX
 
 
 def test_a_message_that_only_calls_tools_needs_no_content_as_in_a_chat_completion() -> None:

@@ -16,11 +16,12 @@ from policies.entity import NOTES_CHARS_MAX as ENTITY_CHARS_MAX
 from policies.persona import DESCRIPTION_CHARS_MAX, INTEREST_CHARS_MAX, INTERESTS_MAX
 from policies.task import TITLE_CHARS_MAX, WORDS_CHARS_MAX
 from proxy.api.schemas import Asked, Moment, SensitivityName
-from proxy.api.schemas_checkpoint import NOTES_CHARS_MAX, Id, Name
+from proxy.api.schemas_checkpoint import Id, Name
 from proxy.api.schemas_entity import EntityAsked, RelationshipAsked, scalars
 from proxy.api.schemas_persona import PersonaAsked
 from proxy.api.schemas_task import TaskAsked
 
+PARTS_MAX = 1_000  # the most that checkpoint.parts_max may be
 IntegrityName = Literal["admin", "user", "assistant", "tool", "web", "imported"]
 _Name = Annotated[str, Field(min_length=1, max_length=2 * NAME_CHARS_MAX)]
 _Interest = Annotated[str, Field(min_length=1, max_length=2 * INTEREST_CHARS_MAX)]
@@ -81,12 +82,12 @@ class TaskLine(_Exported, TaskAsked):
 
 
 class PartLine(Asked):
-    """A part of a checkpoint."""
+    """A part of a checkpoint. Its words, and how many there are, are bounded as in a save, by the configuration."""
 
     model_config = ConfigDict(extra="ignore")
 
     part: Part
-    content: Annotated[str, Field(min_length=1, max_length=2 * NOTES_CHARS_MAX)]
+    content: Annotated[str, Field(min_length=1)]
     integrity: IntegrityName = "user"
     sensitivity: SensitivityName = "internal"
     memory_id: Id
@@ -100,5 +101,5 @@ class CheckpointLine(Asked):
     id: Id
     name: Name
     session: str | None = Field(default=None, min_length=1, max_length=256)
-    parts: list[PartLine] = Field(min_length=1, max_length=256)
+    parts: list[PartLine] = Field(min_length=1, max_length=PARTS_MAX)
     created_at: Moment | None = None
