@@ -29,7 +29,7 @@ from policies.procedure_words import trigger_key
 from policies.redaction import Finding, Redacted
 
 HIDDEN_CHARS_MIN: Final = 4
-LABEL_CHARS_MAX: Final = 256
+LABEL_BYTES_MAX: Final = 256  # of UTF-8, as X-Memory-Session may have
 _NOBODY: Final = UUID(int=0)
 
 
@@ -400,7 +400,8 @@ def clean_session(session: SessionText, redactor: Redacts) -> CleanSession | Non
     if not label.findings and not found:
         return None
     tail = f"~{session.session_id.hex[-8:]}" if label.findings else ""
-    return CleanSession(session.session_id, label.text[: LABEL_CHARS_MAX - len(tail)] + tail, attributes)
+    head = label.text.encode()[: LABEL_BYTES_MAX - len(tail)].decode(errors="ignore")
+    return CleanSession(session.session_id, head + tail, attributes)
 
 
 @dataclass(frozen=True, slots=True)

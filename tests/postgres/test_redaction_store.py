@@ -29,7 +29,7 @@ from memory.stored import MemoryChange
 from memory.write.personal import PersonalRedactor, SubjectTokens, revealed
 from memory.write.procedures import embedded_procedures, procedures_of
 from memory.write.redact import Redactor
-from memory.write.sweep import Sweep, SweepParts, clean_turn
+from memory.write.sweep import SessionText, Sweep, SweepParts, clean_session, clean_turn
 from policies.fact import Fact
 from policies.personal import PersonalPolicy
 from policies.reconcile import content_key
@@ -246,6 +246,15 @@ async def test_a_second_sweep_has_nothing_to_do_and_looks_again_where_asked(
     third = swept(store, postgres, apply=False, again=True)
     await third.run()
     assert (third.swept.looked_at["turns"], third.swept.changed.total()) == (2, 0)
+
+
+def test_a_cleaned_label_is_no_longer_than_a_client_may_say_it() -> None:
+    """An import refuses a longer one, and no request names it."""
+    said = "\u044f" * 118 + " password: hunter2x"
+    assert len(said.encode()) <= 256
+    cleaned = clean_session(SessionText(new_id(), said, {}), Redactor(secret_detectors()))
+    assert cleaned is not None and "hunter2x" not in cleaned.label
+    assert len(cleaned.label) > 125 and len(cleaned.label.encode()) <= 256
 
 
 async def test_what_carries_a_session_s_former_label_goes_on_in_it_after_a_sweep(
