@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
@@ -20,6 +21,8 @@ from typing import Any
 import pytest
 
 from memory.__main__ import _parser
+from memory.erasure.receipt import signed
+from memory.master import RECEIPTS, load_or_create_master_key, master_key
 from proxy.__main__ import main
 from proxy.cli import forget, redact, reembed
 from proxy.cli.verbs import key_value
@@ -661,6 +664,21 @@ def test_a_file_that_is_no_receipt_is_said_to_be_none(
     (tmp_path / "receipt.json").write_bytes(content)
     assert main(["forget", "--verify", str(tmp_path / "receipt.json")]) == 1
     assert f"{tmp_path}/receipt.json is no receipt" in capsys.readouterr().err
+
+
+def test_a_receipt_of_before_the_master_key_was_changed_is_genuine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    seed = asyncio.run(master_key(tmp_path / "former.key", None, {}).derived(RECEIPTS))
+    said = {"kind": "user", "level": "logical", "finished_at": "2026-11-21T09:30:00Z", "complete": True}
+    (tmp_path / "receipt.json").write_text(json.dumps(signed(said, seed)))
+    load_or_create_master_key(tmp_path / "master.key")
+    verify = ["forget", "--verify", str(tmp_path / "receipt.json"), "--data-dir", str(tmp_path)]
+    assert main(verify) == 1 and capsys.readouterr().out.startswith("NOT genuine")
+    monkeypatch.setenv("MEMORY_PROXY_ENCRYPTION__PREVIOUS_MASTER_KEY_FILE", str(tmp_path / "former.key"))
+    assert main(verify) == 0 and capsys.readouterr().out.startswith("genuine: user")
+    (tmp_path / "receipt.json").write_text(json.dumps({**signed(said, seed), "kind": "session"}))
+    assert main(verify) == 1
 
 
 @pytest.mark.parametrize("option", ["--tenant", "--as-user", "--as-project", "--as-agent"])

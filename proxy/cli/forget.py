@@ -21,7 +21,7 @@ from memory.config import data_dir_of
 from memory.erasure.model import KINDS
 from memory.erasure.receipt import is_genuine, public_key
 from memory.errors import ConfigInvalid, StartFailed
-from memory.master import ENVIRONMENT, RECEIPTS, master_key
+from memory.master import ENVIRONMENT, RECEIPTS, is_there, master_key
 from proxy.cli.beside import run_beside
 from proxy.cli.client import CallFailed, Client
 from proxy.cli.forgetting import Planned, forget_by_api, plan_words
@@ -112,22 +112,25 @@ def _verify(options: argparse.Namespace) -> int:
         receipt = json.loads(Path(options.verify).read_text(encoding="utf-8"))
     except ValueError as fault:
         raise CallFailed(f"{options.verify} is no receipt: that is one JSON object, as `forget` wrote it") from fault
-    key = options.public_key or _own_key(options)
-    if not isinstance(receipt, dict) or not is_genuine(receipt, key):
-        sys.stdout.write(f"NOT genuine: not signed by {key}, or changed since\n")
+    keys = [options.public_key] if options.public_key else _own_keys(options)
+    if not isinstance(receipt, dict) or not any(is_genuine(receipt, key) for key in keys):
+        sys.stdout.write(f"NOT genuine: not signed by {' or '.join(keys)}, or changed since\n")
         return 1
     said = "complete" if receipt["complete"] else f"NOT complete: {receipt['probe']['traces']} traces"
     sys.stdout.write(f"genuine: {receipt['kind']} {receipt['level']} {receipt['finished_at']} {said}\n")
     return 0 if receipt["complete"] else 1
 
 
-def _own_key(options: argparse.Namespace) -> str:
+def _own_keys(options: argparse.Namespace) -> list[str]:
+    """The installation's public key, and that of its master key before, where that is named still."""
     settings = settings_of(options)
-    root = data_dir_of(settings)
+    root, previous = data_dir_of(settings), settings.encryption.previous_master_key_file
     path = settings.encryption.master_key_file or root / "master.key"
     if not path.exists() and ENVIRONMENT not in os.environ:
         raise CallFailed(f"there is no {path}: say --data-dir, or --public-key as the installation shows it")
-    return public_key(asyncio.run(master_key(path, None, os.environ).derived(RECEIPTS)))
+    masters = [master_key(path, None, os.environ)]
+    masters += [master_key(previous, None, {})] if previous is not None and is_there(previous) else []
+    return [public_key(asyncio.run(one.derived(RECEIPTS))) for one in masters]
 
 
 def _as_caller(options: argparse.Namespace) -> argparse.Namespace:
