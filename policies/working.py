@@ -31,6 +31,7 @@ OUTPUT_CHARS: Final = 300  # of each end
 ARGUMENTS_CHARS: Final = 400
 CALLS_WAITING_MAX: Final = 16
 _RECENT_TURNS_MAX: Final = 200
+_BEFORE_MAX: Final = 8  # of the last turns: it is those that are given again
 _VOUCHED: Final = frozenset({"admin", "user"})
 
 Asker = Literal["user", "assistant"]
@@ -152,6 +153,17 @@ class Waiting:
 
 
 @dataclass(frozen=True, slots=True)
+class Before:
+    """What was known before the turn `seq`: it holds again where another turn takes that one's place."""
+
+    seq: int
+    objective: Quote | None
+    opened: Quote | None
+    plan: Plan | None
+    open: tuple[Open, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class WorkingContext:
     """What a conversation is about after its turns below `upto_seq`. Empty members are not known.
 
@@ -169,6 +181,7 @@ class WorkingContext:
     opened: Quote | None = None
     begun: bool = True  # whether it was read from its first turn on; else nobody knows what was asked for first
     expires_at: datetime | None = None
+    before: tuple[Before, ...] = ()  # of the last of the recent turns that may be given again
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,6 +207,7 @@ def advance(
 
 def _heard(known: WorkingContext, turn: Heard, budget_tokens: int, count: Callable[[str], int]) -> WorkingContext:
     known = _without_what_it_replaces(known, turn)
+    before = Before(turn.seq, known.objective, known.opened, known.plan, known.open)
     known = replace(known, upto_seq=turn.seq + 1, expires_at=_sooner(known.expires_at, turn.expires_at))
     if turn.role in ("tool", "function"):
         return _after_output(known, turn)
@@ -205,7 +219,9 @@ def _heard(known: WorkingContext, turn: Heard, budget_tokens: int, count: Callab
     known = replace(known, open=fresh, plan=_planned(known.plan, read))
     if turn.hidden or not turn.head.strip():
         return known
-    return replace(known, recent=_fitting((*known.recent, _recent(turn, budget_tokens, count)), budget_tokens))
+    recent = _fitting((*known.recent, _recent(turn, budget_tokens, count)), budget_tokens)
+    kept = known.before if turn.parent is None else (*known.before, before)[-_BEFORE_MAX:]
+    return replace(known, recent=recent, before=kept)
 
 
 def _sooner(one: datetime | None, other: datetime | None) -> datetime | None:
@@ -241,19 +257,32 @@ def _without_what_it_replaces(known: WorkingContext, turn: Heard) -> WorkingCont
     if place is None:
         return known
     first = known.recent[place].seq
-    kept = known.recent[:place]
+    was = next((one for one in known.before if one.seq == first), None) or _before(known, known.recent[place:])
+    return replace(
+        known,
+        recent=known.recent[:place],
+        before=tuple(one for one in known.before if one.seq < first),
+        objective=was.objective,
+        opened=was.opened,
+        plan=was.plan,
+        open=was.open,
+        tools=tuple(one for one in known.tools if one.seq < first),
+        waiting=tuple(one for one in known.waiting if one.seq < first),
+    )
+
+
+def _before(known: WorkingContext, dropped: Sequence[Recent]) -> Before:
+    """What was known before these turns as far as it can be told from what is known now: they are long ago."""
+    first = dropped[0].seq
     plan = known.plan if known.plan and known.plan.steps[0].quote.seq < first else None
     objective = known.objective if known.objective and known.objective.seq < first else None
     opened = known.opened if known.opened and known.opened.seq < first else None
-    return replace(
-        known,
-        recent=kept,
-        objective=objective or opened,
-        opened=opened,
-        plan=plan and Plan(plan.role, tuple(_undone(step, known.recent[place:]) for step in plan.steps)),
-        open=tuple(one for one in known.open if one.quote.seq < first),
-        tools=tuple(one for one in known.tools if one.seq < first),
-        waiting=tuple(one for one in known.waiting if one.seq < first),
+    return Before(
+        first,
+        objective or opened,
+        opened,
+        plan and Plan(plan.role, tuple(_undone(step, dropped) for step in plan.steps)),
+        tuple(one for one in known.open if one.quote.seq < first),
     )
 
 

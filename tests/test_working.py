@@ -21,7 +21,18 @@ from memory.read.working_bytes import packed, unpacked
 from memory.read.working_lines import affordable, lines_of, with_working
 from policies.gate import Holder
 from policies.labels import Sensitivity
-from policies.working import ENDS_CHARS, OPEN_MAX, OPEN_TURNS_MAX, TOOLS_MAX, Call, Heard, WorkingContext, advance
+from policies.working import (
+    ENDS_CHARS,
+    OPEN_MAX,
+    OPEN_TURNS_MAX,
+    TOOLS_MAX,
+    Before,
+    Call,
+    Heard,
+    Quote,
+    WorkingContext,
+    advance,
+)
 from policies.working_words import points_at_nothing, sentences_in, steps_done, steps_in
 from proxy.gated import let_through
 
@@ -307,6 +318,36 @@ def test_an_edited_question_takes_what_followed_along_and_the_first_objective_ho
     assert context.open == ()
 
 
+def test_an_edited_change_of_the_objective_leaves_the_one_before_it() -> None:
+    said = ("Write a poem for me.", "Here.", "New task: write a letter.", "Here.", "New task: draw a map.", "Here.")
+    turns = talk(*said)
+    context = read([*turns, turn_of(6, "user", "Make it longer.", parent=turns[4].parent)])
+    assert context.objective is not None and context.objective.text == "New task: write a letter."
+
+
+def test_an_answer_given_again_finds_the_plan_that_was_there() -> None:
+    turns = talk(f"Let us begin.\n{PLAN}", "The plan:\n1. Rest\n2. Sleep\nStep 1 is done.")
+    before = read(turns[:1]).plan
+    again = read([*turns, turn_of(2, "assistant", "As you wish.", parent=turns[1].parent)])
+    assert before is not None and again.plan == before
+
+
+@pytest.mark.parametrize(
+    ("first", "again", "still"),
+    [
+        ("I don't know that.", "Anna does.", []),
+        ("Anna does.", "I don't know that.", ["Who owns the archive?"]),
+        ("Which one do you mean?", "Anna does.", []),
+    ],
+)
+def test_an_answer_given_again_closes_what_was_asked_or_leaves_it_open(
+    first: str, again: str, still: list[str]
+) -> None:
+    turns = talk("Who owns the archive?", first)
+    context = read([*turns, turn_of(2, "assistant", again, parent=turns[1].parent)])
+    assert [one.quote.text for one in context.open] == still
+
+
 def test_newest_messages_alone_are_no_answers_given_again() -> None:
     """Each of them stands at the first place: such clients send no history."""
     turns = []
@@ -389,9 +430,12 @@ def test_every_word_of_it_stands_where_it_says_and_in_no_hidden_turn(
 ) -> None:
     context = read([one for one, _ in said], budget=budget)
     texts = {one.event_id: text for one, text in said if not one.hidden}
-    quotes = [one for one in (context.objective, context.opened) if one]
-    quotes += [one.quote for one in context.open]
-    quotes += [step.quote for step in context.plan.steps] if context.plan else []
+    quotes = list[Quote]()
+    each: list[WorkingContext | Before] = [context, *context.before]
+    for held_then in each:
+        quotes += [one for one in (held_then.objective, held_then.opened) if one]
+        quotes += [one.quote for one in held_then.open]
+        quotes += [step.quote for step in held_then.plan.steps] if held_then.plan else []
     for quote in quotes:
         assert texts[quote.event_id][quote.start : quote.end] == quote.text != ""
     held = [(one.event_id, one.pieces) for one in context.recent] + [

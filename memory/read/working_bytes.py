@@ -14,10 +14,10 @@ from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
-from policies.working import Call, Open, Output, Plan, Planned, Quote, Recent, Waiting, WorkingContext
+from policies.working import Before, Call, Open, Output, Plan, Planned, Quote, Recent, Waiting, WorkingContext
 from policies.working_words import Piece
 
-FORMAT: Final = 2
+FORMAT: Final = 3
 _HEAD: Final = struct.Struct(">BH")  # format, bytes of the ids
 _LEVEL: Final = 1
 
@@ -40,10 +40,11 @@ def packed(context: WorkingContext, budget_tokens: int) -> bytes:
         [_recent(one, put) for one in context.recent],
         _quote(context.objective, put),
         _quote(context.opened, put),
-        context.plan and [context.plan.role, [_planned(one, put) for one in context.plan.steps]],
-        [[one.kind, one.asked_by, _quote(one.quote, put), one.missed] for one in context.open],
+        _plan(context.plan, put),
+        _open(context.open, put),
         [_output(one, put) for one in context.tools],
         [[put(one.event_id.bytes), one.seq, _call(one.call)] for one in context.waiting],
+        [_before(one, put) for one in context.before],
     ]
     ids = b"".join(bytes([len(raw)]) + raw for raw in places)
     text = json.dumps(said, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
@@ -56,7 +57,7 @@ def unpacked(raw: bytes, budget_tokens: int) -> WorkingContext:
         ids, said = _opened(raw)
         if said[0] != budget_tokens:
             raise ValueError("written for another budget")
-        _, upto, begun, at, recent, objective, opened, plan, still, tools, waiting = said
+        _, upto, begun, at, recent, objective, opened, plan, still, tools, waiting, before = said
         return WorkingContext(
             upto_seq=upto,
             begun=begun,
@@ -64,10 +65,11 @@ def unpacked(raw: bytes, budget_tokens: int) -> WorkingContext:
             recent=tuple(_recent_of(one, ids) for one in recent),
             objective=_quote_of(objective, ids) if objective else None,
             opened=_quote_of(opened, ids) if opened else None,
-            plan=Plan(plan[0], tuple(_planned_of(one, ids) for one in plan[1])) if plan else None,
-            open=tuple(Open(kind, asker, _quote_of(quote, ids), missed) for kind, asker, quote, missed in still),
+            plan=_plan_of(plan, ids),
+            open=_open_of(still, ids),
             tools=tuple(_output_of(one, ids) for one in tools),
             waiting=tuple(Waiting(UUID(bytes=ids[place]), seq, Call(*call)) for place, seq, call in waiting),
+            before=tuple(_before_of(one, ids) for one in before),
         )
     except (TypeError, KeyError, IndexError, AttributeError, struct.error, zlib.error) as exc:
         raise ValueError("no working context") from exc
@@ -120,6 +122,33 @@ def _planned(step: Planned, put: Put) -> list[Any]:
 def _planned_of(said: Sequence[Any], ids: Get) -> Planned:
     quote, number, done_by = said
     return Planned(_quote_of(quote, ids), number, UUID(bytes=ids[done_by]) if done_by is not None else None)
+
+
+def _plan(plan: Plan | None, put: Put) -> list[Any] | None:
+    return None if plan is None else [plan.role, [_planned(one, put) for one in plan.steps]]
+
+
+def _plan_of(said: Sequence[Any] | None, ids: Get) -> Plan | None:
+    return Plan(said[0], tuple(_planned_of(one, ids) for one in said[1])) if said else None
+
+
+def _open(still: Sequence[Open], put: Put) -> list[Any]:
+    return [[one.kind, one.asked_by, _quote(one.quote, put), one.missed] for one in still]
+
+
+def _open_of(said: Sequence[Any], ids: Get) -> tuple[Open, ...]:
+    return tuple(Open(kind, asker, _quote_of(quote, ids), missed) for kind, asker, quote, missed in said)
+
+
+def _before(one: Before, put: Put) -> list[Any]:
+    about = _quote(one.objective, put), _quote(one.opened, put), _plan(one.plan, put), _open(one.open, put)
+    return [one.seq, *about]
+
+
+def _before_of(said: Sequence[Any], ids: Get) -> Before:
+    seq, objective, opened, plan, still = said
+    quotes = (_quote_of(objective, ids) if objective else None, _quote_of(opened, ids) if opened else None)
+    return Before(seq, *quotes, _plan_of(plan, ids), _open_of(still, ids))
 
 
 def _call(call: Call | None) -> list[str] | None:
