@@ -50,7 +50,7 @@ LABELS: Final[dict[Section, str]] = {
 }
 """What stands beside the speaker of an item of this part; "" where the item says itself what it is."""
 IN_PROMPT: Final[frozenset[Part]] = frozenset({"goal", "plan", "open", "task", "summary"})
-"""What a prompt that holds the whole conversation says by itself."""
+"""What a prompt that holds the whole conversation says by itself, where it was taken from there."""
 NAME_CHARS_MAX: Final = 128
 _DROPPED_FIRST: Final[tuple[Part, ...]] = ("summary", "document", "fact", "entity")
 _VOUCHED: Final = frozenset({Integrity.ADMIN, Integrity.USER})

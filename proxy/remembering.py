@@ -41,7 +41,7 @@ from memory.read.items import PAST, Filter
 from memory.read.ledger import Kept, Ledgers, in_time, noted
 from memory.read.personas import Personas
 from memory.read.recall import Question, Recaller
-from memory.read.restore import Restorer, given_in_time, restored_in_time, styled_in_time
+from memory.read.restore import InPrompt, Restorer, given_in_time, restored_in_time, styled_in_time
 from memory.read.working import WorkingContexts
 from memory.read.working_lines import affordable, with_working
 from policies.labels import Sensitivity
@@ -256,7 +256,7 @@ class Remembering:
             return NOTHING_RESTORED
         session = conversation.session.session_id
         holder = holder_of(asked.credential, session if asked.credential.session else None)
-        where, whole = within(self._where, holder), _contained(conversation, self._summarises(asked))
+        where, whole = within(self._where, holder), _in_prompt(conversation, self._summarises(asked))
         restorer, now, restored = self._parts.restorer, asked.arrived_at, NOTHING_RESTORED
         if name is not None:
             reading = restorer.of(ask.scope, name, where, now=now, as_of=ask.as_of, in_prompt=whole)
@@ -524,6 +524,12 @@ def _contained(conversation: Conversation, summarises: bool) -> UUID | None:
     cut = summarises and bool(conversation.ledger.get(CUT))
     partly = conversation.named or conversation.dropped or cut
     return None if partly else conversation.session.session_id
+
+
+def _in_prompt(conversation: Conversation, summarises: bool) -> InPrompt | None:
+    """The same, with the messages of it."""
+    whole = _contained(conversation, summarises)
+    return InPrompt(whole, frozenset(filter(None, conversation.digests))) if whole is not None else None
 
 
 def _sent(conversation: Conversation, summarises: bool) -> list[bytes]:

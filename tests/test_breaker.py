@@ -263,6 +263,9 @@ class Whole(FakeStore):
     async def words(self, tenant: UUID, scope_ids: Sequence[int], versions: Mapping[UUID, int]) -> Mapping[UUID, Said]:
         return {}
 
+    async def quoted(self, scope: Scope, memory_ids: Sequence[UUID]) -> Mapping[UUID, frozenset[bytes]]:
+        return {}
+
 
 @pytest.mark.parametrize(
     ("part", "away", "busy"),

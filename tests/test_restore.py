@@ -18,7 +18,7 @@ from memory.ids import is_words, new_id
 from memory.model import IndexRow, Quoted, Scope, ScopeId, ScopeVersion
 from memory.read.items import Filter
 from memory.read.personas import Personas
-from memory.read.restore import Restorer, mark_of, parts_placed, read_mark, restored_in_time, styled_in_time
+from memory.read.restore import InPrompt, Restorer, mark_of, parts_placed, read_mark, restored_in_time, styled_in_time
 from policies.checkpoint import Part
 from policies.labels import Sensitivity
 from policies.persona import style_of
@@ -62,6 +62,7 @@ class Store:
     parts: list[tuple[Part, UUID]]
     rows: dict[UUID, Quoted]
     saved: dict[UUID, Said] = field(default_factory=dict)
+    turns: dict[UUID, frozenset[bytes]] = field(default_factory=dict)
     away: bool = False
 
     def _here(self) -> None:
@@ -88,6 +89,9 @@ class Store:
 
     async def given(self, scope: Scope, session_id: UUID, limit: int) -> list[GivenChunk]:
         return []
+
+    async def quoted(self, scope: Scope, memory_ids: Sequence[UUID]) -> Mapping[UUID, frozenset[bytes]]:
+        return {one: self.turns[one] for one in memory_ids if one in self.turns}
 
     async def visible_scopes(self, scope: Scope) -> tuple[ScopeVersion, ...]:
         return (ScopeVersion(ScopeId(7), 1, 0),)
@@ -175,8 +179,19 @@ async def test_words_of_then_are_as_sensitive_as_they_were_and_cleaned_by_the_ru
 
 
 async def test_the_conversation_itself_is_not_told_its_own_goal() -> None:
-    assert [role for role, _ in await given(camp(), in_prompt=SESSION)] == ["user, notes", "user"]
-    assert len(await given(camp(), in_prompt=UUID(int=4))) == 3
+    store, held = camp(), frozenset({b"one", b"two"})
+    store.turns = {IDS[1]: frozenset({b"two", b"gone"}), IDS[2]: frozenset({b"two"})}
+    assert [role for role, _ in await given(store, in_prompt=InPrompt(SESSION, held))] == ["user, notes", "user"]
+    assert len(await given(store, in_prompt=InPrompt(UUID(int=4), held))) == 3
+
+
+@pytest.mark.parametrize("turns", [{}, {IDS[1]: frozenset({b"of another branch"})}], ids=["own words", "a branch"])
+async def test_the_conversation_itself_is_told_what_its_prompt_does_not_say(
+    turns: dict[UUID, frozenset[bytes]],
+) -> None:
+    store = camp()
+    store.turns = turns
+    assert len(await given(store, in_prompt=InPrompt(SESSION, frozenset({b"one", b"two"})))) == 3
 
 
 async def test_a_mark_says_which_version_and_what_is_gone_is_nothing() -> None:

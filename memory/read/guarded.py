@@ -108,6 +108,10 @@ class GuardedReads:
         """What memories said in these versions. Raises StoreUnavailable."""
         return await self._breaker.call(lambda: self._reads.words(tenant, scope_ids, versions))
 
+    async def quoted(self, scope: Scope, memory_ids: Sequence[UUID]) -> Mapping[UUID, frozenset[bytes]]:
+        """Where the turns stand that these memories quote. Raises StoreUnavailable."""
+        return await self._breaker.call(lambda: self._reads.quoted(scope, memory_ids))
+
 
 class HotStates(HotState, HotLedger, Protocol):
     """All that the read path asks of Redis."""

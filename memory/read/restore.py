@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, Protocol, TypeVar
 from uuid import UUID
@@ -55,11 +55,22 @@ class RestoreStore(Protocol):
     async def words(self, tenant: UUID, scope_ids: Sequence[int], versions: Mapping[UUID, int]) -> Mapping[UUID, Said]:
         """What memories said in these versions."""
 
+    async def quoted(self, scope: Scope, memory_ids: Sequence[UUID]) -> Mapping[UUID, frozenset[bytes]]:
+        """Where in the chain the turns stand that these memories of this very scope quote; none of what quotes none."""
+
     async def given(self, scope: Scope, session_id: UUID, limit: int) -> list[GivenChunk]:
         """The chunks of the documents that were given in a conversation of this very scope, in order."""
 
     async def visible_scopes(self, scope: Scope) -> tuple[ScopeVersion, ...]:
         """The scopes this identity may see."""
+
+
+@dataclass(frozen=True, slots=True)
+class InPrompt:
+    """The conversation whose history a prompt holds whole, and where its messages stand in the chain."""
+
+    session_id: UUID
+    chains: frozenset[bytes]
 
 
 class Restorer:
@@ -77,20 +88,20 @@ class Restorer:
         *,
         now: datetime,
         as_of: datetime | None = None,
-        in_prompt: UUID | None = None,
+        in_prompt: InPrompt | None = None,
     ) -> Restored:
-        """What a prompt is given of the checkpoint of this name. `in_prompt`: the conversation whose history the prompt
-        holds whole, so that what that says itself is not said again. Raises NotFound, StoreUnavailable.
+        """What a prompt is given of the checkpoint of this name. `in_prompt`: what of the conversation that says itself
+        is not said again. Raises NotFound, StoreUnavailable.
         """
         found = await self._store.checkpoint(scope, name, as_of)
         foreign = found is not None and where.session_id is not None and found.session_id != where.session_id
         if found is None or foreign:  # who is bound to one conversation is told of no other's, as by the API
             raise NotFound("there is no such checkpoint in this scope", param="X-Memory-Checkpoint")
-        given = await self._given(scope, _unsaid(found, in_prompt), where, now, as_of)
+        given = await self._given(scope, await self._unsaid(scope, found, in_prompt), where, now, as_of)
         return Restored(given, None, found.checkpoint_id)
 
     async def pending(
-        self, scope: Scope, mark: bytes, where: Filter, *, now: datetime, in_prompt: UUID | None = None
+        self, scope: Scope, mark: bytes, where: Filter, *, now: datetime, in_prompt: InPrompt | None = None
     ) -> Restored:
         """What a load through the API has left for a conversation's next message; nothing where that is gone by now.
         Raises StoreUnavailable.
@@ -99,7 +110,7 @@ class Restorer:
         found = await self._store.checkpoint_version(scope, checkpoint_id, version)
         if found is None:
             return Restored(pending=True)
-        given = await self._given(scope, _unsaid(found, in_prompt), where, now, None)
+        given = await self._given(scope, await self._unsaid(scope, found, in_prompt), where, now, None)
         return Restored(given, None, found.checkpoint_id, pending=True)
 
     async def given(
@@ -118,6 +129,15 @@ class Restorer:
     ) -> tuple[Candidate, ...]:
         """These parts, which a prompt was given, in the words of a moment, under the law of now. StoreUnavailable."""
         return await self._given(scope, parts, where, now, as_of)
+
+    async def _unsaid(self, scope: Scope, found: ToLoad, in_prompt: InPrompt | None) -> list[NamedPart]:
+        """The parts but for what the prompt says by itself: what was quoted from a turn that it holds."""
+        if in_prompt is None or in_prompt.session_id != found.session_id:
+            return list(found.parts)
+        may_be = [one.memory_id for one in found.parts if one.part in IN_PROMPT and one.own]
+        quoted = await self._store.quoted(scope, may_be) if may_be else {}
+        said = {one for one in may_be if not in_prompt.chains.isdisjoint(quoted.get(one, ()))}
+        return [one for one in found.parts if one.memory_id not in said]
 
     async def _given(
         self, scope: Scope, parts: Sequence[NamedPart], where: Filter, now: datetime, as_of: datetime | None
@@ -178,13 +198,6 @@ def parts_placed(candidates: Iterable[Mapping[str, Any]]) -> list[NamedPart]:
     """The restored parts that a retrieval's record says were placed, in their order."""
     placed = (one for one in candidates if one.get("section") and one.get("injected") and not is_words(UUID(one["id"])))
     return [NamedPart(one["section"], UUID(one["id"]), one["version"], one["kind"] == OWN) for one in placed]
-
-
-def _unsaid(found: ToLoad, in_prompt: UUID | None) -> list[NamedPart]:
-    """The parts but for what the prompt says by itself: where it holds the conversation that they were taken from."""
-    if in_prompt is None or in_prompt != found.session_id:
-        return list(found.parts)
-    return [one for one in found.parts if one.part not in IN_PROMPT]
 
 
 def _holding(part: NamedPart, known: Mapping[UUID, Quoted]) -> Quoted | None:

@@ -354,6 +354,19 @@ def test_a_fact_that_was_superseded_comes_as_what_holds_now(service: Service, up
     assert "Lichfield" in section and "Tamworth" not in section
 
 
+def test_a_conversation_is_told_what_was_said_of_it_beside_it(service: Service, upstream: str, user: str) -> None:
+    text = "Please help me find the lost lantern of Keswick.\nsay: Gladly."
+    session = ask(service, text, user).session
+    service.settle()
+    tasks = {"tasks": [{"title": "Search the crypt"}], "session": session}
+    assert len(service.call("POST", "/memory/v1/tasks", tasks, X_Memory_User=user)["data"]) == 1
+    call(service, user, "POST", body={"name": "hunt", "session": session, "goals": ["Be home by dusk"]})
+    history = [turn("user", text), turn("assistant", "Gladly.")]
+    ask(service, [*history, turn("user", "Where do we begin?")], user, checkpoint="hunt")
+    section = "\n".join(restored(content(upstream)))
+    assert "Be home by dusk" in section and "Task (queued): Search the crypt" in section
+
+
 def test_the_conversation_itself_is_not_told_its_own_goal_again(service: Service, upstream: str, user: str) -> None:
     text = "Please help me find the lost lantern of Keswick.\nsay: Gladly."
     asked = ask(service, text, user)

@@ -279,6 +279,15 @@ class ReadStore:
             found = await tx.fetch("versions_by_number", tenant, list(versions), list(versions.values()))
         return {row["memory_id"]: Said(row["content"], row["sensitivity"], row["cleaned_by"]) for row in found}
 
+    async def quoted(self, scope: Scope, memory_ids: Sequence[UUID]) -> Mapping[UUID, frozenset[bytes]]:
+        """Where in the chain the turns stand that these memories of this very scope quote; none of what quotes none."""
+        scope_id = await self._scopes.find(scope)
+        if scope_id is None:
+            return {}
+        async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
+            found = await sources_of(tx, scope.tenant, memory_ids)
+        return {one: frozenset(bytes(row["chain"]) for row in rows if row["chain"]) for one, rows in found.items()}
+
     async def _page(self, tx: Transaction, arguments: tuple[Any, ...], as_of: datetime | None) -> list[Any]:
         if as_of is None:
             return await tx.fetch("changed_memories", *arguments)
