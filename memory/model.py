@@ -221,6 +221,7 @@ class Retrieval:
     left_out: tuple[int, int] | None = None  # messages from..upto that did not fit and were not sent
     cut: bytes | None = None  # the first message behind them, and those of other branches
     apart: bool = False  # asked as of another moment: the conversation's ledger says nothing of it
+    restored: bytes | None = None  # the mark of the load that it was given, which says nothing from now on
 
 
 # ---------------------------------------------------------------- capture and the write path

@@ -39,6 +39,7 @@ from memory.model import (
 _COMPRESS_FROM_BYTES: Final = 512
 _LENGTH: Final = struct.Struct(">I")
 _NAMES: Final[dict[type, tuple[str, ...]]] = {}
+_RARE: Final = frozenset({"apart", "restored"})
 _AS_THEY_ARE: Final = frozenset({str, int, float, bool, dict, type(None)})
 
 
@@ -48,9 +49,9 @@ def pack_captured(captured: Captured) -> bytes:
     head = {**_fields(captured), "request": b"", "compressed": compress}
     if not captured.looked:  # rare, and a worker of an older version knows no such field
         del head["looked"]
-    if captured.retrieval is not None and not captured.retrieval.apart:  # likewise
-        head["retrieval"] = _plain(captured.retrieval)
-        del head["retrieval"]["apart"]
+    if captured.retrieval is not None:  # likewise
+        said = _plain(captured.retrieval)
+        head["retrieval"] = {name: value for name, value in said.items() if value or name not in _RARE}
     body = zlib.compress(captured.request, 1) if compress else captured.request
     return _join(head, body)
 
@@ -197,6 +198,7 @@ def _retrieval(raw: dict[str, Any] | None) -> Retrieval | None:
             "placed": placed,
             "left_out": tuple(raw["left_out"]) if raw.get("left_out") else None,
             "cut": base64.b64decode(raw["cut"]) if raw.get("cut") else None,
+            "restored": base64.b64decode(raw["restored"]) if raw.get("restored") else None,
             "withdrawn": tuple(
                 Withdrawn(Digest(base64.b64decode(one["chain"])), one["reason"]) for one in raw.get("withdrawn", ())
             ),

@@ -79,6 +79,7 @@ class Prompt:
     cut: Cut | None = None
     cuts: bool = False  # from this request on
     cut_mark: bytes | None = None  # where the branches of the conversation are cut, this one among them
+    restored: bytes | None = None  # the mark of the load that it was given
     gave_way: tuple[Placed, ...] = ()
     fits: bool = True  # else the request is too long by itself: what it was given says nothing of the next one
 
@@ -447,6 +448,7 @@ def retrieval_record(
         left_out=(prompt.cut.start, prompt.cut.upto) if prompt.cut else None,
         cut=prompt.cut_mark,
         apart=apart,
+        restored=prompt.restored,
     )
 
 

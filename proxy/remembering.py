@@ -358,7 +358,10 @@ class Remembering:
             restored=restored,
         )
         prompt = await off_loop(len(asked.body), work)
-        return prompt if cutting.mark is None else replace(prompt, cut_mark=cutting.mark)
+        given = self._given_now(has, prompt)
+        if cutting.mark is None and given is None:
+            return prompt
+        return replace(prompt, cut_mark=cutting.mark, restored=given)
 
     def _summarises(self, asked: Asked) -> bool:
         """Whether the oldest turns give way where the conversation does not fit; without that all of it is sent, and
@@ -458,6 +461,12 @@ class Remembering:
             anew, cut = conversation.opens or prompt.cuts, prompt.cut_mark if prompt.cuts else None
             noting.append(self._say(asked, has, entries, prompt.withdrawn, anew=anew, cut=cut))
         return noting
+
+    def _given_now(self, has: Remembered, prompt: Prompt) -> bytes | None:
+        """The mark of a load that needs no placing any more, for the store to know, too: Redis forgets it was done."""
+        if not has.restored.pending or not self._is_placed(has.conversation, has.restored, prompt):
+            return None
+        return has.conversation.ledger.get(RESTORE) or has.kept.restore
 
     @staticmethod
     def _is_placed(conversation: Conversation, restored: Restored, prompt: Prompt) -> bool:

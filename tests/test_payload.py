@@ -129,11 +129,12 @@ def test_what_only_some_exchanges_say_comes_back_and_the_others_do_not_say_it() 
     plain = captured(b"{}", "")
     assert plain.retrieval is not None
     head = head_of(payload.pack_captured(plain))
-    assert "looked" not in head and "apart" not in head["retrieval"]
+    assert "looked" not in head and not {"apart", "restored"} & head["retrieval"].keys()
     withdrawn = (Withdrawn(Digest(b"\x05" * 32), "quarantined"),)
     more = replace(plain.retrieval, apart=True, left_out=(1, 4), cut=b"\x09" * 32, withdrawn=withdrawn)
     fresh = replace(more, placed=(replace(more.placed[0], since=None, anew=True, stood=1, stood_tokens=7),))
-    for retrieval in (more, fresh, None):
+    given = replace(plain.retrieval, restored=b"\x0a" * 20)
+    for retrieval in (more, fresh, given, None):
         before = replace(plain, looked=True, retrieval=retrieval)
         assert payload.unpack_captured(payload.pack_captured(before)) == before
 

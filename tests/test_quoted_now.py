@@ -17,7 +17,7 @@ from memory.errors import StoreUnavailable
 from memory.ids import new_id
 from memory.keys import KeyRing
 from memory.model import Entry, IndexRow, Quoted, Scope, ScopeId, ScopeVersion, SessionRef, Shown, Withdrawn
-from memory.read.conversation import CUT, GIVEN, WITHDRAWN, Conversation
+from memory.read.conversation import CUT, GIVEN, RESTORE, WITHDRAWN, Conversation
 from memory.read.entries import print_of
 from memory.read.hot import HotScope, HotScopes, as_stored, item_of
 from memory.read.index import ScopeIndex
@@ -465,6 +465,23 @@ async def test_who_sends_only_what_is_new_has_its_documents_where_redis_has_lost
         assert kept.given == (bool(mark) and not away)
         await world.ledgers.note(world.scope, session, {}, kept.found, [], anew=True)
     assert store.asked == 2, "once while it is away, and once"
+
+
+@pytest.mark.parametrize("named", [True, False], ids=["newest message alone", "whole"])
+@pytest.mark.parametrize("is_given", [True, False], ids=["given", "not given"])
+async def test_what_was_loaded_is_given_once_where_redis_has_lost_the_mark(named: bool, is_given: bool) -> None:
+    world, session, place = World(), SessionRef(new_id(), "s"), Digest(b"p" * 32)
+    for has_it_at_hand in (True, False):
+        if has_it_at_hand:
+            await world.ledgers.mark_restore(world.scope, session.session_id, b"mark")
+        else:
+            world.another_process()
+        world.store.places[session.session_id, RESTORE] = b"" if is_given else b"mark"
+        world.hot.ledger.clear()
+        places, newest = ({}, 0) if named else ({0: place}, None)
+        found = Conversation(session, (place,), None, named, None, False, named=named)
+        kept = await world.ledgers.kept(world.scope, found, places, newest, Filter(), NOW)
+        assert kept.restore == (None if is_given else b"mark")
 
 
 async def test_what_was_found_overwrites_nothing_that_was_said_since() -> None:

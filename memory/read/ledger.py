@@ -232,22 +232,24 @@ class Ledgers:
         undecided = places.get(newest) if newest is not None else None
         lost = [digest for digest in unknown if digest not in (undecided, *MARKS)]
         if lost and not conversation.is_new:
-            sure = {one for one, value in found.items() if value == WITHDRAWN or one == RESTORE}
-            asked = [digest for digest in unknown if digest not in sure]  # of these it hears late, or never
+            sure = {one for one, value in found.items() if value == WITHDRAWN or (one == RESTORE and not value)}
+            asked = [digest for digest in unknown if digest not in sure]  # of these it hears late
             stored = await self._stored(scope, session.session_id, asked, at_hand=found.keys() >= set(lost))
-            may_be_newer = (undecided, *found)
+            may_be_newer = {undecided, *found} - {RESTORE}  # a load is stored before it is told
             found |= {Digest(chain): value for chain, value in stored.items() if value or chain not in may_be_newer}
-        elif conversation.named and GIVEN in unknown and GIVEN not in found:
-            found |= await self._given(scope, session.session_id)
+        elif conversation.named and (unsure := [one for one in (GIVEN, RESTORE) if _is_unsure(one, unknown, found)]):
+            found |= await self._marks(scope, session.session_id, unsure)
         return {**raw, **found}, found
 
-    async def _given(self, scope: Scope, session_id: UUID) -> dict[Digest, bytes]:
-        """Whether a conversation was given documents, for every process to know again, also that it was not: its client
-        may send only what is new, so that nothing else is missed where Redis has lost the mark.
+    async def _marks(self, scope: Scope, session_id: UUID, places: Sequence[Digest]) -> dict[Digest, bytes]:
+        """Whether a conversation was given documents and what was loaded for it, for every process to know again, also
+        that there is nothing: its client may send only what is new, so that nothing else is missed where Redis has lost
+        a mark.
         """
         try:
             async with asyncio.timeout(CONFIRM_S):
-                return {GIVEN: (await self._store.ledger(scope, session_id, [GIVEN])).get(GIVEN, b"")}
+                stored = await self._store.ledger(scope, session_id, places)
+                return {one: stored.get(one, b"") for one in places}
         except (StoreUnavailable, TimeoutError):
             return {}
 
@@ -481,6 +483,11 @@ class Ledgers:
         row = self._clean(found.row)
         known = Standing(print_of(row.content), Sensitivity(row.sensitivity), row.expires_at, found.hidden)
         return known, law.where.reaches(row.scope_id, row.session_id)
+
+
+def _is_unsure(place: Digest, unknown: Sequence[Digest], found: Mapping[Digest, bytes]) -> bool:
+    """Whether Redis has lost a mark and nothing at hand stands for it; another process may have given a load since."""
+    return place in unknown and (place not in found or (place == RESTORE and bool(found[place])))
 
 
 def _nothing_placed(sealed: Mapping[Digest, bytes]) -> dict[Digest, bytes]:

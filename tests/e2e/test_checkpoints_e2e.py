@@ -459,6 +459,25 @@ def test_it_stands_after_a_restart_and_after_redis_was_lost(
         assert (again["name"], again["version"]) == ("camp", 1)
 
 
+@pytest.mark.long
+def test_a_load_waits_for_the_next_message_and_is_given_once_whatever_redis_forgets(
+    own_service: Callable[..., AbstractContextManager[Service]], upstream: str, user: str
+) -> None:
+    with own_service() as service:
+        saved(service, user)
+        call(service, user, "POST", "/camp/load", {"session": "march"})
+        for wanted in (LINES, []):
+            service.stop()
+            shutil.rmtree(service.data / "valkey")
+            service.restart()
+            for _ in range(5):  # where the machine is busy there was no time to look, and it waits on
+                ask(service, "Shall we go on?", user, session="march")
+                if restored(content(upstream)):
+                    break
+            assert without_date(restored(content(upstream))) == wanted
+            service.settle()
+
+
 def test_the_command_line_does_all_of_it(service: Service, user: str) -> None:
     def run(*words: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "proxy", "checkpoint", *words, "--url", service.url, "--user", user]

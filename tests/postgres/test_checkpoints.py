@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 from uuid import UUID
@@ -20,10 +20,11 @@ from memory.checkpoints import Giving, NewCheckpoint, NewPart
 from memory.errors import Conflict, NotFound, StoreUnavailable
 from memory.ids import new_id
 from memory.model import NewMemory, Scope
-from memory.read.restore import read_mark
+from memory.read.conversation import RESTORE
+from memory.read.restore import mark_of, read_mark
 from policies.checkpoint import Part
 from policies.labels import Integrity, Sensitivity
-from tests.postgres.seed import SUBJECT, T0, Stores, exchange, stores
+from tests.postgres.seed import SUBJECT, T0, Stores, exchange, session_of, stores
 from tests.postgres_fixture import DIM, TestDatabase
 
 
@@ -189,3 +190,20 @@ async def test_what_a_branch_shares_stays_until_the_last_of_them_is_deleted(held
     with pytest.raises(NotFound, match="deleted in the last 30 days"):
         later = T0 + timedelta(days=31)
         await held.store.undelete(held.scope, "n", now=later, note=held.note("undelete"), may=lambda _: None)
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["once", "loaded again meanwhile"])
+async def test_a_load_that_was_given_is_stored_no_more(held: Held, again: bool) -> None:
+    made, scope = held.made, held.scope
+    kept = await held.save("n", words("notes", "one"))
+    giving, after = Giving(session_of(scope, "s").session_id, held.note("load")), kept
+    await held.store.load(scope, kept, giving, now=T0)
+    if again:
+        after = await held.store.branch(scope, "n", "other", now=T0, note=held.note("branch"))
+        await held.store.load(scope, after, giving, now=T0)
+    commit = exchange(scope, "s", 2)
+    assert commit.retrieval is not None
+    given = replace(commit.retrieval.record, restored=mark_of(kept.row.checkpoint_id, kept.version))
+    await made.write.commit(replace(commit, retrieval=replace(commit.retrieval, record=given)), now=T0)
+    left = await made.read.ledger(scope, giving.session_id, [RESTORE])
+    assert left == {RESTORE: mark_of(after.row.checkpoint_id, 1) if again else b""}

@@ -29,6 +29,7 @@ from memory.adapters.postgres.scopes import Scopes
 from memory.chain import Digest
 from memory.errors import StoreUnavailable
 from memory.model import Commit, Committed, NewMemory, Scope, ScopeId, SealedRetrieval, SessionRef
+from memory.read.conversation import RESTORE
 from memory.stored import Digests, StoredTurn, SummaryState
 
 _SCOPES_AT_ONCE: Final = 1_000
@@ -190,6 +191,8 @@ class WriteStore:
         if commit.retrieval is None:
             return
         await tx.run("add_retrieval", *rows.retrieval_row(place, session.session_id, commit.retrieval))
+        if (mark := commit.retrieval.record.restored) is not None:  # once: a load that came since stays
+            await tx.run("take_mark_off", place.tenant, session.session_id, RESTORE, mark)
         gone = [one.chain for one in commit.retrieval.record.withdrawn]
         if gone:
             await tx.run("withdraw_places", place.tenant, session.session_id, gone, place.now)

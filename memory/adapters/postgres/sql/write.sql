@@ -261,6 +261,14 @@ WHERE EXCLUDED.retrieval_id IS NOT NULL
   AND CASE WHEN $13 THEN ledger.retrieval_id IS NULL OR ledger.position < 0 OR ledger.retrieval_id < EXCLUDED.retrieval_id
       ELSE ledger.retrieval_id IS NULL AND ledger.withdrawn_at IS NULL END;
 
+-- name: take_mark_off
+-- A place of a session that is no message's says nothing more, where it says this.
+-- $1 tenant uuid, $2 session_id uuid, $3 chain bytea, $4 mark bytea
+-- Uses: ledger_pkey. Rows: none.
+UPDATE ledger
+SET placed_sealed = NULL, placed_sha256 = NULL
+WHERE tenant_id = $1 AND session_id = $2 AND chain = $3 AND placed_sealed = $4;
+
 -- name: withdraw_places
 -- What was placed here is never sent again.
 -- $1 tenant uuid, $2 session_id uuid, $3 chains bytea[], $4 now timestamptz
