@@ -41,7 +41,7 @@ from memory.read.items import PAST, Filter
 from memory.read.ledger import Kept, Ledgers, in_time, noted
 from memory.read.personas import Personas
 from memory.read.recall import Question, Recaller
-from memory.read.restore import InPrompt, Restorer, given_in_time, restored_in_time, styled_in_time
+from memory.read.restore import WHY, InPrompt, Restorer, given_in_time, restored_in_time, styled_in_time
 from memory.read.working import WorkingContexts
 from memory.read.working_lines import affordable, with_working
 from policies.labels import Sensitivity
@@ -474,7 +474,7 @@ class Remembering:
         opening what was decided may still give way to another attempt's block, unless the client names its session:
         then each message opens anew.
         """
-        parts = {one.memory_id for one in restored.candidates if one.section != "given"}
+        parts = {one.memory_id for one in restored.candidates if one.why == WHY}
         said = not parts or any(not parts.isdisjoint(one.memory_ids) for one in prompt.placed)
         return said and (conversation.named or not conversation.opens)
 

@@ -26,6 +26,7 @@ from memory.read.hot import item_of
 from memory.read.items import Filter
 from memory.read.ledger import Kept
 from memory.read.recall import as_candidate
+from memory.read.restore import WHY, WHY_GIVEN
 from memory.telemetry import Metrics
 from policies.key_limits import NO_LIMITS, KeyLimits
 from proxy.answering import Outcome
@@ -492,7 +493,9 @@ async def test_a_summary_that_was_not_made_yet_when_a_conversation_was_cut_is_to
 
 
 @pytest.mark.parametrize(
-    ("fits", "done"), [(("goal", "plan"), True), (("goal",), True), ((), False)], ids=["whole", "in part", "not at all"]
+    ("fits", "done"),
+    [(("goal", "plan"), True), (("goal",), True), ((), False), (("persona",), False)],
+    ids=["whole", "in part", "not at all", "a style alone"],
 )
 async def test_what_was_loaded_is_given_once_and_what_had_no_room_is_left_out(
     fits: tuple[str, ...], done: bool
@@ -500,9 +503,10 @@ async def test_what_was_loaded_is_given_once_and_what_had_no_room_is_left_out(
     world, works = World(), Works()
     digests = tuple(chain(b"k" * 32, list(TALK)))
     found = Conversation(SessionRef(new_id(), "s"), digests, None, False, None, False)
-    parts = {name: row(f"the {name}", unit(1, 0, 0, 0)) for name in ("goal", "plan", "given")}
+    parts = {name: row(f"the {name}", unit(1, 0, 0, 0)) for name in ("goal", "plan", "given", "persona")}
+    whys = {"goal": WHY, "plan": WHY, "given": WHY_GIVEN, "persona": "a style that the user prefers"}
     loaded = tuple(
-        replace(as_candidate(item_of(part)), section=cast(Any, name), admitted=True) for name, part in parts.items()
+        replace(as_candidate(item_of(part)), section=cast(Any, name), why=whys[name]) for name, part in parts.items()
     )
     placed = tuple(one for one in loaded if one.section in fits)
     chat = of(TALK)[0]
