@@ -238,7 +238,7 @@ class Remembering:
         known = asked.ask.checkpoint is not None or RESTORE in has.conversation.ledger
         lost = Marks(marks.restore if known else kept.restore, marks.given or kept.given)
         if lost != marks:
-            restored = await self._restored(asked, chat, has.conversation, lost, rung)
+            restored = _styled_as(restored, await self._restored(asked, chat, has.conversation, lost, rung))
         return replace(has, kept=kept, restored=restored)
 
     async def _restored(
@@ -511,6 +511,14 @@ def _cap(asked: Asked) -> int | None:
 def marks_of(conversation: Conversation) -> Marks:
     """What Redis says the conversation is to be given."""
     return Marks(conversation.ledger.get(RESTORE), bool(conversation.ledger.get(GIVEN)))
+
+
+def _styled_as(before: Restored, restored: Restored) -> Restored:
+    """What is restored with the style of before, unless it brings one."""
+    if any(one.section == "persona" for one in restored.candidates):
+        return restored
+    style = (one for one in before.candidates if one.section == "persona")
+    return replace(restored, candidates=(*restored.candidates, *style))
 
 
 def _known_cuts(conversation: Conversation, kept: Kept) -> bytes:

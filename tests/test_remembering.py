@@ -52,6 +52,7 @@ TALK: Messages = (
 )
 
 
+AT = unit(1, 0, 0, 0)
 QUESTION: Messages = ({"role": "user", "content": "What is my boat called?"},)
 
 
@@ -150,6 +151,32 @@ async def test_what_was_recalled_before_something_was_erased_is_not_said_to_redi
     for work in works.under_way:
         await work
     assert bool(world.hot.ledger) is not erased
+
+
+class Likes(Finds):
+    """A recaller that knows how answers are liked."""
+
+    async def styles(self, *_: object) -> Any:
+        """In few words."""
+        return (replace(as_candidate(item_of(row("The user prefers short answers.", AT))), section="persona"),)
+
+
+async def test_how_answers_are_liked_is_told_beside_documents_that_redis_has_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    world = World()
+
+    async def kept(*_: object) -> Kept:
+        return Kept(given=True)
+
+    async def given(*_: object, **__: object) -> Any:
+        return (replace(as_candidate(item_of(row("The quay is closed.", AT))), section="given"),)
+
+    monkeypatch.setattr(world.ledgers, "kept", kept)
+    remembering, asked, chat = remembering_of(world, Likes(world, erased=False), QUESTION, Works())
+    cast(Any, remembering)._parts.restorer = SimpleNamespace(given=given)
+    has = await remembering.remember(asked, chat, "full")
+    assert [one.section for one in has.restored.candidates] == ["given", "persona"]
 
 
 class Hangs(Finds):
