@@ -28,7 +28,7 @@ from memory.canary import Canaries
 from memory.chain import message_text
 from memory.checkpoints import Restored
 from memory.config import Settings
-from memory.errors import AuthUnavailable, MemoryInvalid, MemoryProxyFault, NotFound, StoreUnavailable
+from memory.errors import AuthUnavailable, MemoryInvalid, MemoryProxyFault, NotFound, Refused, StoreUnavailable
 from memory.ids import new_id
 from memory.json_spans import JsonUnreadable
 from memory.keys import KeyRing, tenant_salt
@@ -150,7 +150,7 @@ class ChatCompletions:
         self._watch(asked, request[CREDENTIAL], prompt)
         self._note_restored(asked, has.restored, prompt)
         millis = (perf_counter() - asked.started) * 1000
-        return await self._forward(request, Ready(asked, chat, conversation, millis, came, noting), prompt)
+        return await self._sent(request, Ready(asked, chat, conversation, millis, came, noting), prompt)
 
     async def _remembered(self, asked: Asked, chat: ChatRequest, rung: Rung) -> Remembered:
         """What memory has for this request. Raises NotFound for a checkpoint that is not there."""
@@ -283,6 +283,17 @@ class ChatCompletions:
             now=asked.arrived_at,
             apart=asked.ask.as_of is not None,
         )
+
+    async def _sent(self, request: web.Request, ready: Ready, prompt: Prompt) -> web.StreamResponse:
+        """Send it; what was loaded for a message that gets no answer waits for the next one."""
+        try:
+            answer = await self._forward(request, ready, prompt)
+        except Refused:
+            self._memory.load_again(ready.asked, ready.conversation, prompt, ready.noting)
+            raise
+        if answer.status >= 300:
+            self._memory.load_again(ready.asked, ready.conversation, prompt, ready.noting)
+        return answer
 
     async def _forward(self, request: web.Request, ready: Ready, prompt: Prompt) -> web.StreamResponse:
         """Send, and when vLLM says that the prompt is too long with our blocks, send once more without them."""

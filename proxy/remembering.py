@@ -487,6 +487,20 @@ class Remembering:
         """Have the ledger say what is never sent again."""
         return self._say(asked, Remembered(conversation, Kept(), Recall()), {}, withdrawn)
 
+    def load_again(
+        self, asked: Asked, conversation: Conversation, prompt: Prompt, noting: Sequence[asyncio.Task[None]]
+    ) -> None:
+        """Have what was loaded for this message wait for the next one, as soon as it is noted that it was given."""
+        mark = prompt.restored
+        if mark is None:
+            return
+
+        async def say() -> None:
+            await asyncio.gather(*noting)
+            await self._parts.ledgers.mark_restore(asked.ask.scope, conversation.session.session_id, mark)
+
+        self._parts.capture.in_background(noted(say()))
+
     def _say(
         self,
         asked: Asked,

@@ -417,6 +417,26 @@ def test_a_session_of_a_name_is_given_what_was_loaded_once(service: Service, ups
     assert "Restored" not in content(upstream)
 
 
+@pytest.mark.parametrize("session", ["march", None], ids=["its newest message alone", "whole"])
+def test_what_was_loaded_for_a_message_that_got_no_answer_is_given_with_the_next_one(
+    service: Service, upstream: str, user: str, session: str | None
+) -> None:
+    saved(service, user)
+    first = [turn("user", "Good morning.\nsay: Good morning.")]
+    named = {"session": session} if session else {}
+    history = [] if session else [*first, turn("assistant", "Good morning.")]
+    said = ask(service, first, user, **named).session
+    service.settle()
+    call(service, user, "POST", "/camp/load", {"session": said})
+    assert ask(service, [*history, turn("user", "Are we there?")], user, **named, x_fake_status="503").status == 503
+    service.settle()
+    ask(service, [*history, turn("user", "Shall we go on?")], user, **named)
+    assert without_date(restored(content(upstream))) == LINES
+    service.settle()
+    ask(service, [*history, turn("user", "Shall we rest?")], user, **named)
+    assert "Restored" not in content(upstream)
+
+
 def test_what_would_have_been_without_a_part_of_it(service: Service, upstream: str, user: str) -> None:
     made = saved(service, user)
     asked = ask(service, "Please do go on.", user, checkpoint="camp")
