@@ -401,9 +401,14 @@ class Saving:
         return NewCheckpoint(name, session_id, tuple(parts), tokens), len(wanted) - len(kept)
 
     def _unless_there(self, piece: Piece, same: Mapping[tuple[Part, str], StoredPart]) -> Piece:
-        """What was said in these words before keeps its memory: embedded once, and told to a conversation once."""
+        """What was said in these words before keeps its memory: embedded once, and told to a conversation once. Not
+        where it is to be more sensitive from now on.
+        """
         known = same.get((piece.part, piece.words.text)) if piece.words else None
-        return piece if known is None else self._as_it_was(piece.part, known)
+        if piece.words is None or known is None:
+            return piece
+        is_as_sensitive = within_ceiling(piece.words.sensitivity, Sensitivity(known.sensitivity))
+        return self._as_it_was(piece.part, known) if is_as_sensitive else piece
 
     def _within_bounds(self, pieces: list[Piece], trim: bool) -> list[Piece]:
         """Raises TooLarge, unless it may be trimmed to fit."""

@@ -138,6 +138,17 @@ def test_a_change_makes_a_version_and_keeps_the_memories_of_what_stays(service: 
     assert "-one\n+two" in diff["changed"][0]["unified"] and diff["same"] == 2 and not diff["added"]
 
 
+@pytest.mark.parametrize(("given", "label"), [("confidential", "confidential"), ("public", "internal")])
+def test_the_same_words_under_a_higher_label_have_that_label(
+    service: Service, user: str, given: str, label: str
+) -> None:
+    made = call(service, user, "POST", body={"name": "v", "notes": "The vault is behind the clock.", "goals": ["Rest"]})
+    change = {"notes": "The vault is behind the clock.", "sensitivity": given}
+    changed = call(service, user, "PATCH", "/v", change, If_Match=f'"{made["version"]}"')
+    labels = {one["part"]: one["sensitivity"] for one in changed["parts"]}
+    assert labels == {"notes": label, "goal": "internal"}
+
+
 def test_a_branch_goes_on_by_itself(service: Service, user: str) -> None:
     call(service, user, "POST", body={"name": "trunk", "notes": "both", "entities": ["Ansel"]})
     made = call(service, user, "POST", "/trunk/branch", {"name": "left"})
