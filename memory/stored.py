@@ -218,13 +218,15 @@ class EventPage:
 
 @dataclass(frozen=True, slots=True)
 class SessionRecord:
-    """A conversation as the API lists it. `turns` is their number."""
+    """A conversation as the API lists it. `turns` is their number, `summarised_turns` that of those that its rolling
+    summary covers.
+    """
 
     session_id: UUID
     label: str
     turns: int
     epoch: int
-    summarised_seq: int
+    summarised_turns: int
     summary_memory_id: UUID | None
     created_at: datetime
     last_at: datetime

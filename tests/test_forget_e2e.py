@@ -155,8 +155,11 @@ def test_a_memory_goes_with_what_it_rests_on(forgetting: Service) -> None:
     receipt = forget(forgetting, "gaja", memory=wanted["id"])
     assert receipt["complete"] is True, receipt
     assert not any("Marjeta" in one for one in found(forgetting, "gaja", "sister Marjeta paints"))
-    sessions = forgetting.call("GET", "/memory/v1/sessions/s2", X_Memory_User="gaja")
-    assert not any("Marjeta" in turn["content"] for turn in sessions["turns"])
+    session = forgetting.call("GET", "/memory/v1/sessions/s2", X_Memory_User="gaja")
+    assert not any("Marjeta" in turn["content"] for turn in session["turns"])
+    listed = forgetting.call("GET", "/memory/v1/sessions", X_Memory_User="gaja")["data"]
+    counted = {one["id"]: (one["turns"], one["summarised_turns"] <= one["turns"]) for one in listed}
+    assert session["turn_count"] == len(session["turns"]) and counted["s2"] == (len(session["turns"]), True)
 
 
 def test_a_memory_that_was_changed_and_hidden_before_is_forgotten_in_full(forgetting: Service) -> None:

@@ -76,7 +76,7 @@ class Sessions:
             SessionSaid(
                 id=session.label,
                 turn_count=session.turns,
-                summarised_turns=session.summarised_seq,
+                summarised_turns=session.summarised_turns,
                 summary=await self._summary(caller.scope, holder, session.summary_memory_id),
                 summary_memory_id=_text(session.summary_memory_id),
                 working=working_said(context),
@@ -166,7 +166,7 @@ def _listed(record: SessionRecord) -> SessionListed:
     return SessionListed(
         id=record.label,
         turns=record.turns,
-        summarised_turns=record.summarised_seq,
+        summarised_turns=record.summarised_turns,
         created_at=record.created_at,
         last_at=record.last_at,
         ended_at=record.ended_at,

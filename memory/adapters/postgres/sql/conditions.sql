@@ -43,6 +43,13 @@
     WHERE made_of.tenant_id = $1 AND made_of.source_id = {value} AND made_of.source_kind = 'turn'
       AND made_of.derived_kind = 'memory'))
 
+-- condition: turns_now
+-- How many turns this row of sessions has, and how many of these its rolling summary covers: those that were forgotten
+-- have left their numbers behind.
+(SELECT count(*) AS turns, count(*) FILTER (WHERE held.seq < {value}.summarised_seq) AS summarised_turns
+ FROM turns held
+ WHERE held.tenant_id = $1 AND held.scope_id = {value}.scope_id AND held.session_id = {value}.session_id)
+
 -- condition: went_with_a_turn
 -- Whether this row of memories was hidden with the memory of a turn that it rests on.
 (EXISTS (

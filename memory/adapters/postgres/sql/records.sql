@@ -1,46 +1,50 @@
 -- name: sessions_newest
 -- Sessions of a scope, newest first, from a cursor on.
 -- $1 tenant uuid, $2 scope_id int8, $3 before timestamptz, $4 before_id uuid, $5 limit int8
--- Uses: sessions_recent. Rows: session_id, label, turns, epoch, summarised_seq, summary_memory_id, created_at, last_at,
--- ended_at, attributes.
-SELECT session_id, label, next_seq AS turns, epoch, summarised_seq, summary_memory_id, created_at, last_at, ended_at,
-       attributes
-FROM sessions
-WHERE tenant_id = $1 AND scope_id = $2 AND (created_at, session_id) < ($3, $4)
-ORDER BY created_at DESC, session_id DESC
+-- Uses: sessions_recent, turns_siblings. Rows: session_id, label, turns, epoch, summarised_turns, summary_memory_id,
+-- created_at, last_at, ended_at, attributes.
+SELECT s.session_id, s.label, n.turns, s.epoch, n.summarised_turns, s.summary_memory_id, s.created_at, s.last_at,
+       s.ended_at, s.attributes
+FROM sessions s
+CROSS JOIN LATERAL {turns_now(s)} n
+WHERE s.tenant_id = $1 AND s.scope_id = $2 AND (s.created_at, s.session_id) < ($3, $4)
+ORDER BY s.created_at DESC, s.session_id DESC
 LIMIT $5;
 
 -- name: sessions_oldest
 -- Sessions of a scope, oldest first, from a cursor on.
 -- $1 tenant uuid, $2 scope_id int8, $3 after timestamptz, $4 after_id uuid, $5 limit int8
--- Uses: sessions_recent. Rows: session_id, label, turns, epoch, summarised_seq, summary_memory_id, created_at, last_at,
--- ended_at, attributes.
-SELECT session_id, label, next_seq AS turns, epoch, summarised_seq, summary_memory_id, created_at, last_at, ended_at,
-       attributes
-FROM sessions
-WHERE tenant_id = $1 AND scope_id = $2 AND (created_at, session_id) > ($3, $4)
-ORDER BY created_at, session_id
+-- Uses: sessions_recent, turns_siblings. Rows: session_id, label, turns, epoch, summarised_turns, summary_memory_id,
+-- created_at, last_at, ended_at, attributes.
+SELECT s.session_id, s.label, n.turns, s.epoch, n.summarised_turns, s.summary_memory_id, s.created_at, s.last_at,
+       s.ended_at, s.attributes
+FROM sessions s
+CROSS JOIN LATERAL {turns_now(s)} n
+WHERE s.tenant_id = $1 AND s.scope_id = $2 AND (s.created_at, s.session_id) > ($3, $4)
+ORDER BY s.created_at, s.session_id
 LIMIT $5;
 
 -- name: session_by_label
 -- A session by what the client calls it.
 -- $1 tenant uuid, $2 scope_id int8, $3 label text
--- Uses: sessions_tenant_id_scope_id_label_key. Rows: session_id, label, turns, epoch, summarised_seq,
+-- Uses: sessions_tenant_id_scope_id_label_key, turns_siblings. Rows: session_id, label, turns, epoch, summarised_turns,
 -- summary_memory_id, created_at, last_at, ended_at, attributes.
-SELECT session_id, label, next_seq AS turns, epoch, summarised_seq, summary_memory_id, created_at, last_at, ended_at,
-       attributes
-FROM sessions
-WHERE tenant_id = $1 AND scope_id = $2 AND label = $3;
+SELECT s.session_id, s.label, n.turns, s.epoch, n.summarised_turns, s.summary_memory_id, s.created_at, s.last_at,
+       s.ended_at, s.attributes
+FROM sessions s
+CROSS JOIN LATERAL {turns_now(s)} n
+WHERE s.tenant_id = $1 AND s.scope_id = $2 AND s.label = $3;
 
 -- name: session_by_id
 -- A session by its id.
 -- $1 tenant uuid, $2 scope_id int8, $3 session_id uuid
--- Uses: sessions_pkey. Rows: session_id, label, turns, epoch, summarised_seq, summary_memory_id, created_at, last_at,
--- ended_at, attributes.
-SELECT session_id, label, next_seq AS turns, epoch, summarised_seq, summary_memory_id, created_at, last_at, ended_at,
-       attributes
-FROM sessions
-WHERE tenant_id = $1 AND scope_id = $2 AND session_id = $3;
+-- Uses: sessions_pkey, turns_siblings. Rows: session_id, label, turns, epoch, summarised_turns, summary_memory_id,
+-- created_at, last_at, ended_at, attributes.
+SELECT s.session_id, s.label, n.turns, s.epoch, n.summarised_turns, s.summary_memory_id, s.created_at, s.last_at,
+       s.ended_at, s.attributes
+FROM sessions s
+CROSS JOIN LATERAL {turns_now(s)} n
+WHERE s.tenant_id = $1 AND s.scope_id = $2 AND s.session_id = $3;
 
 -- name: end_session
 -- Its client says that a session ended at a moment.
