@@ -164,6 +164,19 @@ def test_a_name_of_two_is_refused_unless_they_are_namesakes(service: Service, us
     assert len(call(service, user, "GET", "?name=Annie&type=person")["data"]) == 2
 
 
+def test_what_is_said_of_namesakes_changes_while_their_names_stay(service: Service, user: str) -> None:
+    first = add(service, user, "Ana Kovac", aliases=["Annie"])
+    second = add(service, user, "Annie", namesake=True)
+    for one in (first, second):
+        changed = call(service, user, "PATCH", f"/{one['id']}", {"notes": "At Bled."}, If_Match="1")
+        assert (changed.get("version"), changed.get("notes")) == (2, "At Bled."), changed
+    taken = call(service, user, "PATCH", f"/{second['id']}", {"aliases": ["Ana Kovac"]}, If_Match="2")["error"]
+    assert taken["code"] == "conflict" and first["id"] in taken["message"]
+    place = add(service, user, "Annie", "place")
+    moved = call(service, user, "PATCH", f"/{place['id']}", {"type": "person"}, If_Match="1")["error"]
+    assert moved["code"] == "conflict"
+
+
 def test_a_secret_that_its_name_tells_is_in_no_property_and_no_prompt(service: Service, user: str) -> None:
     secret = "Zk2-mXwp3_tbN9qq"
     router = add(service, user, "Router", "host", properties={"password": secret, "floor": "second"})

@@ -109,7 +109,8 @@ class EntityStore:
             known = await _locked(tx, scope, scope_id, new.entity_id)
             require_version(known, version, "entity")
             if not new.namesake:
-                await _require_free(tx, scope, scope_id, new.entity_id, new.told, seen)
+                keeps = known["type"] == new.told.type
+                await _require_free(tx, scope, scope_id, new.entity_id, new.told, seen, keeps=keeps)
             card_id = known["card_id"]
             if card_id is None:
                 card_id = new.memory.memory_id
@@ -482,17 +483,21 @@ async def _require_free(
     told: Told,
     seen: Seen,
     since: datetime | None = None,
+    *,
+    keeps: bool = False,
 ) -> None:
-    """No other of its type has one of its names; of those that were `since` as they are, any may. Raises Conflict that
-    says who, where that one is seen.
+    """No other of its type has one of its names; of those that were `since` as they are, any may, and any the names
+    that it `keeps`. Raises Conflict that says who, where that one is seen.
     """
     prints = [fingerprint(scope.tenant, scope_id, one) for one in (told.name, *told.aliases)]
     rows = await tx.fetch("entities_named", scope.tenant, scope_id, prints)
     mine = {row["root"] for row in rows if row["entity_id"] == entity_id} | {entity_id}
+    kept = {row["fingerprint"] for row in rows if keeps and row["root"] in mine}
     taken = sorted(
         row["root"]
         for row in rows
         if row["root"] not in mine
+        and row["fingerprint"] not in kept
         and row["deleted_at"] is None
         and row["type"] == told.type
         and (since is None or row["changed_at"] > since)
