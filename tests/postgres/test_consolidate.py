@@ -524,6 +524,20 @@ async def test_what_a_checkpoint_names_is_not_hidden_while_that_is_there(night: 
     assert await night.run(T0 + 102 * DAY) == {"unused": 1}
 
 
+async def test_a_superseded_fact_that_a_checkpoint_names_leads_it_to_what_holds(
+    night: Night, postgres: TestDatabase
+) -> None:
+    for number, city in enumerate(("berlin", "paris", "rome")):
+        await say(night.stores, fact(city), day=number)
+    await name_in_a_checkpoint(postgres, await id_of(night.stores, "berlin"))
+    assert await night.run(T0 + 300 * DAY) == {"superseded": 1}
+    left = "SELECT string_agg(object, ' ' ORDER BY object) FROM facts"
+    assert postgres.psql(left) == "berlin rome" and postgres.psql("SELECT count(*) FROM checkpoint_parts") == "1"
+    postgres.psql("UPDATE checkpoints SET deleted_at = now()")
+    assert await night.run(T0 + 301 * DAY) == {"superseded": 1}
+    assert postgres.psql(left) == "rome"
+
+
 async def test_what_a_person_hid_is_not_erased(night: Night, postgres: TestDatabase) -> None:
     ids = await tell(night, "hidden")
     await night.stores.records.delete_memory(night.stores.scope(), ids[0], T0)

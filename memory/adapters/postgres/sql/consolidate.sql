@@ -180,12 +180,13 @@ LIMIT $4;
 
 -- name: due_superseded
 -- Which of these may go: superseded before a moment by a memory that is there and is none of `besides` (the nearest to
--- what holds goes first), neither pinned nor confirmed. Their key has seen no correction, since a correction stands against the
--- repetition of all that was said before it; and what took their place was not said before them as well, since then its
--- validity would be told from too early a day. One that stands behind a fact of the same meaning holds its key, so it
--- goes after all that it had taken the place of.
+-- what holds goes first), neither pinned nor confirmed, nor named by a checkpoint, which gives what holds in its place.
+-- Their key has seen no correction, since a correction stands against the repetition of all that was said before it; and
+-- what took their place was not said before them as well, since then its validity would be told from too early a day. One
+-- that stands behind a fact of the same meaning holds its key, so it goes after all that it had taken the place of.
 -- $1 tenant uuid, $2 memory_ids uuid[], $3 before timestamptz, $4 limit int8, $5 besides uuid[]
--- Uses: memories_pkey, facts_pkey, facts_of_key, fact_sayings_in_order, memory_versions_current. Rows: memory_id.
+-- Uses: memories_pkey, facts_pkey, facts_of_key, fact_sayings_in_order, memory_versions_current,
+-- checkpoint_parts_of_memory. Rows: memory_id.
 SELECT m.memory_id
 FROM unnest($2::uuid[]) AS w (memory_id)
 CROSS JOIN LATERAL (
@@ -202,6 +203,10 @@ WHERE m.superseded_by <> ALL ($5) AND m.superseded_by <> m.memory_id AND NOT m.p
   AND (m.superseded_reason <> 'same meaning' OR NOT EXISTS (
       SELECT FROM memories o WHERE o.tenant_id = $1 AND o.superseded_by = m.memory_id))
   AND EXISTS (SELECT FROM memories s WHERE s.tenant_id = $1 AND s.memory_id = m.superseded_by)
+  AND NOT EXISTS (
+      SELECT FROM checkpoint_parts p
+      JOIN checkpoints c ON c.tenant_id = $1 AND c.checkpoint_id = p.checkpoint_id AND c.deleted_at IS NULL
+      WHERE p.tenant_id = $1 AND p.memory_id = m.memory_id)
   AND NOT EXISTS (
       SELECT FROM memory_versions v
       WHERE v.tenant_id = $1 AND v.memory_id = m.memory_id AND v.recorded_to IS NULL
