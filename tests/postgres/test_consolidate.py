@@ -702,7 +702,7 @@ async def reject(night: Night, memory_id: UUID) -> None:
 
 @pytest.mark.parametrize("act", [hide, reject])
 async def test_a_summary_of_what_is_not_to_be_told_is_given_no_more_until_it_is_made_anew(
-    night: Night, act: Any
+    night: Night, postgres: TestDatabase, act: Any
 ) -> None:
     made, summary_id = await summarised(night, BOAT, SECRET)
     session, scope = made.session.session_id, night.stores.scope()
@@ -718,7 +718,7 @@ async def test_a_summary_of_what_is_not_to_be_told_is_given_no_more_until_it_is_
     (standing,) = await night.stores.read.standing(night.stores.tenant, [scope_id], [summary_id])
     assert standing.hidden == "hidden", "the ledger withdraws what quoted it"
     assert await night.run(T0 + DAY) == {"summaries": 1}
-    assert await given_of(night, session) == BOAT
+    assert await given_of(night, session) == BOAT and events(postgres, "restored") == 1
     assert (await night.stores.records.memory(scope, summary_id)).event_ids == (made.turns[0].event_id,)
     assert await night.run(T0 + DAY) == {}
 

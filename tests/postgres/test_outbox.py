@@ -21,6 +21,8 @@ from memory.ids import new_id
 from memory.model import Scope
 from memory.stored import LifecycleEvent, MemoryChange
 from tests.postgres.seed import LANE, SUBJECT, T0, Stores, chunk, exchange, memory_of, stores, turn, vectors
+from tests.postgres.test_facts import fact, id_of, new_fact, say
+from tests.postgres.test_procedures import FIRST, one_of, teach
 from tests.postgres_fixture import TestDatabase
 
 HOUR = timedelta(hours=1)
@@ -123,6 +125,32 @@ async def test_a_line_that_is_replaced_and_a_summary_that_goes_on_are_told(store
         ("summary", "created", 1),
         ("summary", "updated", 2),
     ]
+
+
+async def test_what_is_said_or_taught_again_after_it_was_deleted_is_told_to_be_back(store: Stores, feed: Feed) -> None:
+    scope, day = store.scope(), timedelta(days=1)
+    await say(store, fact("berlin"))
+    await teach(store, FIRST)
+    gone = [await id_of(store, "berlin"), (await one_of(store, "run the tests")).memory_id]
+    for one in gone:
+        await store.records.delete_memory(scope, one, T0 + day)
+    await say(store, fact("berlin"), day=2)
+    await teach(store, FIRST, day=2)
+    rows = await polled(feed, scope)
+    for one in gone:
+        told = [row.what for row in rows if row.memory_id == one and row.what in ("deleted", "restored")]
+        assert told == ["deleted", "restored"]
+
+
+async def test_a_fact_that_goes_with_the_words_it_was_said_in_is_told(store: Stores, feed: Feed) -> None:
+    scope = store.scope()
+    lane: dict[str, Any] = {"subject_id": SUBJECT, "lane": LANE, "fence": store.fence, "now": T0}
+    for text, stated in (("I live in berlin.", [fact("berlin")]), ("I live nowhere.", [])):
+        made, (item,) = chunk(scope, [("s", text, "src")], on_conflict="update")
+        facts = tuple(new_fact(item.turn, one) for one in stated)
+        await store.imports.commit_import(made, [replace(item, facts=facts)], **lane)
+    rows = await polled(feed, scope)
+    assert [one.what for one in rows if one.kind == "semantic"] == ["created", "deleted"]
 
 
 async def test_the_feed_ends_at_the_scope(store: Stores, feed: Feed) -> None:

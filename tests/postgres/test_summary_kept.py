@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from memory.adapters.postgres.outbox import Feed
 from memory.write.summarise import Summariser
 from tests.postgres.seed import LANE, SUBJECT, T0, exchange, stores, vectors
 from tests.postgres_fixture import TestDatabase
@@ -80,6 +81,9 @@ async def test_the_next_turn_makes_anew_a_summary_that_held_what_was_hidden_sinc
         assert await said(2), "too early for another by the count of turns"
         told = await given()
         assert told is not None and "Halcyon" in told and "garden" in told and "Porto" not in told
+        feed = await Feed(all_stores.database, all_stores.scopes).events(scope, limit=100)
+        events = [one.what for one in feed.rows if one.kind == "summary"]
+        assert events == ["created", "deleted", "restored", "updated"]
         edges = postgres.psql("SELECT source_id FROM derivations WHERE derived_kind = 'summary'").split()
         assert str(made[1].turns[0].event_id) not in edges
         assert not await kept()

@@ -383,6 +383,7 @@ class ConsolidateStore(ToldStore):
                 await tx.run("drop_derivations", tenant, [old.memory_id])
                 if known["withdrawn"]:
                     await tx.run("hide_memory", tenant, old.memory_id, None, version)
+                    await outbox.announce_events(tx, task.place, "restored", [old.memory_id])
                 await batch.replace_memories(
                     tx,
                     task.place,

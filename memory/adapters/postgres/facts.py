@@ -130,7 +130,8 @@ async def store_facts(
         await resettle(tx, place, list(settling.parted), changed_version=changed_version, embeddings=embeddings)
     await learn(tx, place, [(one.new.fact, entry.memory_id) for entry in book.values() for _, one in entry.said])
     if lost:
-        await tx.fetch("hide_unsupported", place.tenant, lost, place.now, changed_version)
+        hidden = await tx.fetch("hide_unsupported", place.tenant, lost, place.now, changed_version)
+        await outbox.announce_events(tx, place, "deleted", [row["memory_id"] for row in hidden])
     return born
 
 
@@ -223,6 +224,7 @@ def _saying(statement: Statement, one: Offered, key_last: datetime | None, now: 
 
 async def _revive(tx: Transaction, place: Place, book: _Book, changed_version: int) -> None:
     """A deleted fact that is said anew, after it was deleted, is one again; an old turn does not bring it back."""
+    back: list[UUID] = []
     for entry in book.values():
         labels = entry.labels
         if labels is None or labels.deleted_at is None:
@@ -230,6 +232,8 @@ async def _revive(tx: Transaction, place: Place, book: _Book, changed_version: i
         if any(saying.said_at > labels.deleted_at for saying, _ in entry.said):
             await tx.run("hide_memory", place.tenant, entry.memory_id, None, changed_version)
             entry.labels = replace(labels, deleted_at=None)
+            back.append(entry.memory_id)
+    await outbox.announce_events(tx, place, "restored", back)
 
 
 @dataclass(frozen=True, slots=True)

@@ -80,10 +80,11 @@ async def store_procedures(
         return 0
     book = await _open(tx, place, triggers)
     _hear(book, offered, place.now)
-    for one in book.values():
-        if one.is_taught_again:
-            await tx.run("hide_memory", place.tenant, one.memory_id, None, changed_version)
-            one.deleted_at = None
+    back = [one for one in book.values() if one.is_taught_again]
+    for one in back:
+        await tx.run("hide_memory", place.tenant, one.memory_id, None, changed_version)
+        one.deleted_at = None
+    await outbox.announce_events(tx, place, "restored", [one.memory_id for one in back])
     born = await _settle(tx, place, book, changed_version, embeddings)
     left = [one for one in book.values() if one.memory_id in lost and one.last is None and one.deleted_at is None]
     unsupported = [one.memory_id for one in left]

@@ -22,7 +22,7 @@ from memory.adapters.postgres.extraction_store import mark_due
 from memory.adapters.postgres.facts import EmbeddingQueries, Heard
 from memory.adapters.postgres.given import without_given
 from memory.adapters.postgres.leases import hold_fence
-from memory.adapters.postgres.outbox import drop_old_events
+from memory.adapters.postgres.outbox import announce_events, drop_old_events
 from memory.adapters.postgres.procedure_rows import Offered as Lesson
 from memory.adapters.postgres.rows import OpenSession, Place
 from memory.adapters.postgres.scopes import Scopes
@@ -290,6 +290,7 @@ class WriteStore:
                 if standing["withdrawn"]:  # made anew, so of nothing that it was made of before
                     await tx.run("drop_derivations", scope.tenant, [known])
                     await tx.run("hide_memory", scope.tenant, known, None, version)
+                    await announce_events(tx, place, "restored", [known])
                 await batch.replace_memories(
                     tx,
                     place,
