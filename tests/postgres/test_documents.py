@@ -572,6 +572,19 @@ async def test_a_chunk_that_a_person_rejected_stays_rejected_under_another_label
         assert await shelf.recalled() == {CRANE.strip()}, label
 
 
+@pytest.mark.parametrize("label", ["public", "confidential"])
+async def test_no_words_are_less_sensitive_than_they_were_under_another_label(shelf: Shelf, label: str) -> None:
+    document_id = await shelf.put(PIRAN, CRANE)
+    secret, now = MemoryChange(sensitivity="secret"), datetime.now(UTC)
+    await shelf.memories.patch_memory(shelf.scope, (await shelf.chunks(document_id))[0].memory_id, 1, secret, now)
+    await shelf.put(PIRAN, CRANE, sensitivity=label)
+    piran, crane = await shelf.chunks(document_id)
+    assert (piran.sensitivity, piran.content) == ("secret", PIRAN.strip())
+    assert crane.sensitivity == ("confidential" if label == "confidential" else "internal")
+    stored = shelf.postgres.psql("SELECT content FROM memory_versions")
+    assert "Halcyon" not in stored, "nor is it written in the open"
+
+
 async def test_a_chunk_that_a_run_hid_and_then_a_person_stays_hidden(shelf: Shelf) -> None:
     document_id = await shelf.put(PIRAN)
     (chunk,) = await shelf.chunks(document_id)

@@ -28,7 +28,7 @@ from memory.audit import Note
 from memory.documents import COLLECTION, OF_SESSION, Cut, DocumentDue, FileFacts, Kept, Staged, StoredChunk, Upload
 from memory.errors import Conflict, RateLimited, StoreUnavailable
 from memory.ids import new_id
-from memory.model import LedgerNode, Scope
+from memory.model import LedgerNode, NewMemory, Scope
 from memory.read.conversation import GIVEN
 from memory.stored import Digests
 from policies.labels import Integrity, Sensitivity, derived_sensitivity, is_sealed
@@ -221,14 +221,13 @@ class _Storing:
         await tx.run_many("add_derivation", edges)
 
     async def _judged(self, new: Sequence[StoredChunk]) -> list[StoredChunk]:
-        """New chunks, those rejected whose words somebody rejected under the labels of until now."""
+        """New chunks as their words were judged under the labels of until now: what somebody rejected is, and nothing
+        is less sensitive than it was.
+        """
         was = [one.was for one in new if one.was]
-        rows = await self._tx.fetch("memories_rejected", self._place.tenant, was) if was else ()
-        no = {row["memory_id"] for row in rows}
-        return [
-            replace(one, memory=replace(one.memory, validation_status="rejected")) if one.was in no else one
-            for one in new
-        ]
+        rows = await self._tx.fetch("memories_judged", self._place.tenant, was) if was else ()
+        judged = {row["memory_id"]: row for row in rows}
+        return [replace(one, memory=_as_judged(one.memory, judged.get(one.was))) for one in new]
 
     async def _hide_again(self, new: Sequence[StoredChunk], stood: Collection[UUID]) -> None:
         """New chunks whose words somebody hid under the labels that the document has had until now."""
@@ -274,6 +273,13 @@ class _Storing:
     def _chunk_row(self, ordinal: int, one: StoredChunk) -> tuple[Any, ...]:
         place, where = self._place, (one.start, one.end, one.page, one.page_to)
         return (place.tenant, self._staged.document_id, ordinal, place.scope_id, one.memory.memory_id, *where)
+
+
+def _as_judged(memory: NewMemory, was: Any | None) -> NewMemory:
+    if was is None:
+        return memory
+    label = derived_sensitivity([memory.sensitivity, Sensitivity(was["sensitivity"])])
+    return replace(batch.as_judged(memory, was["validation_status"]), sensitivity=label)
 
 
 def _is_kept_out(row: Any, stood: Collection[UUID]) -> bool:

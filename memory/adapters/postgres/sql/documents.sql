@@ -171,14 +171,14 @@ SELECT memory_id, deleted_at, pruned_at
 FROM memories
 WHERE tenant_id = $1 AND memory_id = ANY ($2);
 
--- name: memories_rejected
--- Which of these memories were rejected.
+-- name: memories_judged
+-- What these memories were made to be: whether each was rejected, and how sensitive it is.
 -- $1 tenant uuid, $2 memory_ids uuid[]
--- Uses: memories_pkey, memory_versions_pkey. Rows: memory_id.
-SELECT m.memory_id
+-- Uses: memories_pkey, memory_versions_pkey. Rows: memory_id, validation_status, sensitivity.
+SELECT m.memory_id, v.validation_status, v.sensitivity
 FROM memories m
 JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = m.memory_id AND v.version = m.version
-WHERE m.tenant_id = $1 AND m.memory_id = ANY ($2) AND v.validation_status = 'rejected';
+WHERE m.tenant_id = $1 AND m.memory_id = ANY ($2);
 
 -- name: chunk_ids
 -- The memories of a document as it is stored, in order.
