@@ -35,7 +35,7 @@ from memory.write.embedding import embedded, ending
 from memory.write.parts import Redacts
 from memory.write.personal import Keeps, SubjectTokens
 from memory.write.pipeline import Announcer
-from memory.write.tombstones import digest, digests_of
+from memory.write.tombstones import digests_of, memory_marks
 from memory.write.windows import TextTokenizer
 from policies.chunking import Chunk, chunked
 from policies.injection.judge import judge, rules_of
@@ -192,11 +192,13 @@ class Documents:
         return replace(cut, chunks=tuple(chunks))
 
     async def _digests(self, staged: Staged, cut: Cut) -> Digests:
-        """What the tombstones are asked for: whose it is, and each chunk, which may have been forgotten by itself."""
+        """What the tombstones are asked for: whose it is, and each chunk, which may have been forgotten by itself, also
+        under the labels of until now.
+        """
         content_key = await self._parts.keys.content_key(staged.scope.tenant)
         names = digests_of(content_key, staged.scope, [staged.session] if staged.session is not None else (), ())
-        ids = (one.memory.memory_id for one in cut.chunks)
-        return Digests(names.scope, {one: (("memory", digest(content_key, "memory", str(one))),) for one in ids})
+        ids = {one.memory.memory_id: (one.memory.memory_id, *filter(None, (one.was,))) for one in cut.chunks}
+        return Digests(names.scope, {one: tuple(memory_marks(content_key, of)) for one, of in ids.items()})
 
     def _count(self, cut: Cut, kept: Kept) -> None:
         metrics = self._parts.metrics

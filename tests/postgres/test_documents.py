@@ -36,7 +36,7 @@ from memory.stored import MemoryChange
 from memory.telemetry import Metrics
 from memory.write.documents import DocumentParts, Documents
 from memory.write.documents_loop import GIVEN_UP, TAKES_MAX, DocumentsLoop
-from memory.write.tombstones import digests_of
+from memory.write.tombstones import digests_of, memory_marks
 from tests.postgres.seed import T0, Stores, Words, stores
 from tests.postgres_fixture import DIM, TestDatabase
 
@@ -570,6 +570,18 @@ async def test_a_chunk_that_a_person_rejected_stays_rejected_under_another_label
     for label in ("internal", "public", "internal"):
         await shelf.put(PIRAN, CRANE, sensitivity=label)
         assert await shelf.recalled() == {CRANE.strip()}, label
+
+
+async def test_a_chunk_that_was_forgotten_comes_back_under_no_label(shelf: Shelf) -> None:
+    document_id = await shelf.put(PIRAN, CRANE)
+    (piran, _), content_key = await shelf.chunks(document_id), await shelf.keys.content_key(shelf.scope.tenant)
+    ((kind, mark),) = memory_marks(content_key, [piran.memory_id])
+    async with shelf.stores.database.transaction(shelf.scope.tenant) as tx:
+        await tx.run("add_tombstones", shelf.scope.tenant, [kind], [mark], datetime.now(UTC))
+    shelf.postgres.psql(f"DELETE FROM memories WHERE memory_id = '{piran.memory_id}'")
+    for label in ("internal", "public", "confidential"):
+        await shelf.put(PIRAN, CRANE, sensitivity=label)
+        assert [one.content for one in await shelf.chunks(document_id)] == [CRANE.strip()], label
 
 
 @pytest.mark.parametrize("label", ["public", "confidential"])

@@ -156,9 +156,19 @@ class DocumentStore:
                 await tx.run("drop_unstored_document", due.tenant, staged.document_id)
                 return None
             chunks = [one for one in cut.chunks if one.memory.memory_id not in gone.items]
+            await _keep_forgotten(tx, due.tenant, [digests.items[one] for one in gone.items], now)
             await cleaned(tx, place, cut.cleaned_by, cut.tokens)
             storing = _Storing(tx, place, staged, version, self._add_embedding)
             return await storing.store(chunks, int(locked["version"]), Sensitivity(locked["sensitivity"]))
+
+
+async def _keep_forgotten(
+    tx: Transaction, tenant: UUID, marks: Sequence[Sequence[tuple[str, bytes]]], now: datetime
+) -> None:
+    """Have chunks that were forgotten be known by their first mark, as by others: under the labels of now too."""
+    own = [of[0] for of in marks if len(of) > 1]
+    if own:
+        await tx.run("add_tombstones", tenant, [kind for kind, _ in own], [value for _, value in own], now)
 
 
 class _Storing:
