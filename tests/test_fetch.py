@@ -193,6 +193,32 @@ async def test_a_large_robots_txt_is_read_as_far_as_its_bound(web: Site) -> None
     assert await reason(fetcher(web).fetch(web.url("/x"))) == "robots"
 
 
+async def test_rules_for_very_many_crawlers_cost_no_more_than_those_for_one(web: Site) -> None:
+    """Each rule is one for every name above it: 2,000 names and 3,000 rules are 60 KB, and were 6 million rules."""
+    names = b"".join(b"User-agent: bot%d\n" % number for number in range(2_000))
+    rules = b"User-agent: memory-proxy\n" + b"Disallow: /x\n" * 3_000
+    web.scripts |= {"/robots.txt": answer(names + rules), "/": answer(), "/x": answer()}
+    one, began_s = fetcher(web), time.process_time()
+    assert (await one.fetch(web.url())).body
+    assert time.process_time() - began_s < 1
+    assert await reason(one.fetch(web.url("/x"))) == "robots"
+
+
+@pytest.mark.parametrize(
+    "agents",
+    [
+        "User-agent: other\nUser-agent: memory-proxy", "useragent memory-proxy # us", "User  Agent Memory-Proxy",
+        "user agent : MEMORY-PROXY*", "User-agent: memory", "User-agent: *", "User-agent: x\nDisallow:\nUser-agent: *",
+    ],
+)  # fmt: skip
+async def test_our_rules_are_found_however_they_are_headed(web: Site, agents: str) -> None:
+    text = f"User-agent: googlebot\nDisallow: /\n\n{agents}\nDisallow: /x\n\nUser-agent: bingbot\nDisallow: /y\n"
+    web.scripts |= {"/robots.txt": answer(text.encode()), "/": answer(), "/x": answer(), "/y": answer()}
+    one = fetcher(web)
+    assert (await one.fetch(web.url())).body and (await one.fetch(web.url("/y"))).body
+    assert await reason(one.fetch(web.url("/x"))) == "robots"
+
+
 async def _endless(writer: asyncio.StreamWriter) -> None:
     writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n\r\n")
     while True:
