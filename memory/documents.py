@@ -126,15 +126,6 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class GivenChunk:
-    """A chunk of a document that was given in a conversation, with what decides whether it is placed whole there."""
-
-    memory_id: UUID
-    inline: Inline
-    chars: int
-
-
-@dataclass(frozen=True, slots=True)
 class UploadRecord:
     """How far an upload is. `chunks` is None until it was cut; `reason` says why one failed."""
 

@@ -28,4 +28,9 @@ def way_of(choice: Choice, chars: int, budget_tokens: int) -> Way:
         return "retrieved"
     if choice == "always":
         return "inline" if tokens <= budget_tokens * ALWAYS_SHARE else "both"
-    return "inline" if tokens <= budget_tokens * INLINE_SHARE else "retrieved"
+    return "inline" if chars <= whole_chars_max(budget_tokens) else "retrieved"
+
+
+def whole_chars_max(budget_tokens: int) -> int:
+    """How many characters a document may have that is placed whole though nobody asked for that."""
+    return int(budget_tokens * INLINE_SHARE) * CHARS_PER_TOKEN

@@ -12,7 +12,6 @@ import pytest
 from memory.breaker import Breaker, Patience
 from memory.checkpoints import Said, ToLoad
 from memory.config import Settings, load_settings
-from memory.documents import GivenChunk
 from memory.errors import (
     EmbedderBusy,
     EmbedderUnavailable,
@@ -254,7 +253,7 @@ class Whole(FakeStore):
     async def checkpoint_version(self, scope: Scope, checkpoint_id: UUID, version: int) -> ToLoad | None:
         return None
 
-    async def given(self, scope: Scope, session_id: UUID, limit: int) -> list[GivenChunk]:
+    async def given(self, scope: Scope, session_id: UUID, chars_max: int, limit: int) -> list[UUID]:
         return []
 
     async def persona(self, scope: Scope, name: str) -> UUID | None:

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from memory.checkpoints import NamedPart, Restored, Said, ToLoad
-from memory.documents import GivenChunk
 from memory.errors import NotFound, StoreUnavailable
 from memory.ids import is_words, new_id
 from memory.model import IndexRow, Quoted, Scope, ScopeId, ScopeVersion
@@ -87,7 +86,7 @@ class Store:
     async def words(self, tenant: UUID, scope_ids: Sequence[int], versions: Mapping[UUID, int]) -> Mapping[UUID, Said]:
         return {one: self.saved[one] for one in versions if one in self.saved}
 
-    async def given(self, scope: Scope, session_id: UUID, limit: int) -> list[GivenChunk]:
+    async def given(self, scope: Scope, session_id: UUID, chars_max: int, limit: int) -> list[UUID]:
         return []
 
     async def quoted(self, scope: Scope, memory_ids: Sequence[UUID]) -> Mapping[UUID, frozenset[bytes]]:

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from memory.breaker import Breaker
 from memory.chain import Digest
 from memory.checkpoints import Said, ToLoad
-from memory.documents import GivenChunk
 from memory.model import IndexRow, Injections, Quoted, Scope, ScopeVersion, SessionRef, Vector
 from memory.ports import Embedder
 from memory.read.conversation import Asked, ChainStore, Hot, HotState
@@ -96,9 +95,9 @@ class GuardedReads:
         """What a version of a checkpoint names. Raises StoreUnavailable."""
         return await self._breaker.call(lambda: self._reads.checkpoint_version(scope, checkpoint_id, version))
 
-    async def given(self, scope: Scope, session_id: UUID, limit: int) -> list[GivenChunk]:
-        """The chunks of what was given in a conversation. Raises StoreUnavailable."""
-        return await self._breaker.call(lambda: self._reads.given(scope, session_id, limit))
+    async def given(self, scope: Scope, session_id: UUID, chars_max: int, limit: int) -> list[UUID]:
+        """The chunks of what a conversation is given whole. Raises StoreUnavailable."""
+        return await self._breaker.call(lambda: self._reads.given(scope, session_id, chars_max, limit))
 
     async def persona(self, scope: Scope, name: str) -> UUID | None:
         """The memory of a persona. Raises StoreUnavailable."""

@@ -16,7 +16,6 @@ from typing import Any, Final, Protocol, TypeVar
 from uuid import UUID
 
 from memory.checkpoints import NamedPart, Restored, Said, ToLoad
-from memory.documents import GivenChunk
 from memory.errors import MemoryProxyFault, NotFound, StoreUnavailable
 from memory.ids import is_words
 from memory.model import Candidate, IndexRow, Quoted, Reason, Scope, ScopeVersion
@@ -26,7 +25,7 @@ from memory.read.recall import as_candidate
 from memory.telemetry import event
 from policies.cascade import Visibility
 from policies.checkpoint import IN_PROMPT, LABELS
-from policies.inlining import way_of
+from policies.inlining import whole_chars_max
 from policies.labels import Sensitivity, derived_sensitivity, within_ceiling
 
 log: Final = logging.getLogger("memory_proxy.restore")
@@ -58,8 +57,10 @@ class RestoreStore(Protocol):
     async def quoted(self, scope: Scope, memory_ids: Sequence[UUID]) -> Mapping[UUID, frozenset[bytes]]:
         """Where in the chain the turns stand that these memories of this very scope quote; none of what quotes none."""
 
-    async def given(self, scope: Scope, session_id: UUID, limit: int) -> list[GivenChunk]:
-        """The chunks of the documents that were given in a conversation of this very scope, in order."""
+    async def given(self, scope: Scope, session_id: UUID, chars_max: int, limit: int) -> list[UUID]:
+        """The chunks of the documents that a conversation of this very scope is given whole, in order: of those that
+        are to be, and of those of at most `chars_max`. Where there are more, of those that were stored last.
+        """
 
     async def visible_scopes(self, scope: Scope) -> tuple[ScopeVersion, ...]:
         """The scopes this identity may see."""
@@ -119,9 +120,8 @@ class Restorer:
         """What a prompt is given whole of the documents of its conversation: those that are small enough, and those
         that were to be whole. Raises StoreUnavailable.
         """
-        found = await self._store.given(scope, session_id, GIVEN_CHUNKS_MAX)
-        whole = [one for one in found if way_of(one.inline, one.chars, budget_tokens) != "retrieved"]
-        parts = [NamedPart("given", one.memory_id, 0, own=False) for one in whole]
+        found = await self._store.given(scope, session_id, whole_chars_max(budget_tokens), GIVEN_CHUNKS_MAX)
+        parts = [NamedPart("given", one, 0, own=False) for one in found]
         return await self._given(scope, parts, where, now, None) if parts else ()
 
     async def again(

@@ -41,6 +41,7 @@ from tests.postgres.seed import T0, Stores, Words, stores
 from tests.postgres_fixture import DIM, TestDatabase
 
 LEASE_S = 30.0
+DAY = timedelta(days=1)
 PIRAN = "The harbour master of Piran is called Halcyon Vidmar. " * 8
 BERTH = "A berth costs two hundred and forty euros a month. " * 8
 CRANE = "The crane on the east pier lifts boats of nine tons. " * 8
@@ -659,6 +660,23 @@ async def test_another_scope_sees_nothing_of_it(shelf: Shelf) -> None:
         note = noted(other.tenant, "open", "document.delete", ids=[document_id])
         with pytest.raises(NotFound):
             await shelf.records.hide(other, document_id, T0, note=note, may=nothing)
+
+
+async def test_a_small_document_is_given_whole_whatever_else_was_given_before_it(shelf: Shelf) -> None:
+    session = (await shelf.session("s1")).session_id
+
+    async def given(limit: int = 4) -> list[UUID]:
+        return await shelf.read.given(shelf.scope, session, chars_max=2_000, limit=limit)
+
+    await shelf.put(*(f"{number}. {PIRAN}" for number in range(6)), name="large.md", shown_in="s1")
+    assert await given() == [], "it is found by what is asked"
+    ids = []
+    for number in range(6):
+        document_id = await shelf.put(f"{number}. {BERTH}", name=f"{number}.md", shown_in="s1", now=T0 + number * DAY)
+        shelf.postgres.psql(f"UPDATE documents SET changed_at = created_at WHERE document_id = '{document_id}'")
+        ids += [one.memory_id for one in await shelf.chunks(document_id)]
+    assert await given() == ids[2:], "of more than may be, what came last"
+    assert await given(9) == ids
 
 
 async def test_lists_go_by_page_in_both_orders(shelf: Shelf) -> None:

@@ -22,7 +22,6 @@ from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.scopes import Scopes
 from memory.chain import Digest
 from memory.checkpoints import NamedPart, Said, ToLoad
-from memory.documents import GivenChunk
 from memory.entities import is_name, names_in
 from memory.model import IndexRow, Injections, Quoted, Scope, ScopeVersion, SessionRef, Vector
 from memory.read.conversation import WITHDRAWN
@@ -253,14 +252,16 @@ class ReadStore:
         async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
             return _to_load(await tx.fetch("parts_to_load", scope.tenant, scope_id, checkpoint_id, version))
 
-    async def given(self, scope: Scope, session_id: UUID, limit: int) -> list[GivenChunk]:
-        """The chunks of the documents that were given in a conversation of this very scope, in order."""
+    async def given(self, scope: Scope, session_id: UUID, chars_max: int, limit: int) -> list[UUID]:
+        """The chunks of the documents that a conversation of this very scope is given whole, in order: of those that
+        are to be, and of those of at most `chars_max`. Where there are more, of those that were stored last.
+        """
         scope_id = await self._scopes.find(scope)
         if scope_id is None:
             return []
         async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
-            found = await tx.fetch("chunks_given", scope.tenant, scope_id, session_id, limit)
-        return [GivenChunk(row["memory_id"], row["inline_as"], row["chars"]) for row in found]
+            found = await tx.fetch("chunks_given", scope.tenant, scope_id, session_id, chars_max, limit)
+        return [row["memory_id"] for row in found]
 
     async def persona(self, scope: Scope, name: str) -> UUID | None:
         """The memory of the persona of this name in this very scope; None for no such one."""

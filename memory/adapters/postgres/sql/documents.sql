@@ -362,15 +362,20 @@ JOIN document_chunks c ON c.tenant_id = $1 AND c.memory_id = w.memory_id
 JOIN documents d ON d.tenant_id = $1 AND d.document_id = c.document_id;
 
 -- name: chunks_given
--- The chunks of the documents that were given in a conversation, in order, the oldest document first.
--- $1 tenant uuid, $2 scope_id int8, $3 session_id uuid, $4 limit int8
--- Uses: documents_shown_in, document_chunks_pkey. Rows: memory_id, inline_as, chars.
-SELECT c.memory_id, d.inline_as, d.chars
-FROM documents d
-JOIN document_chunks c ON c.tenant_id = $1 AND c.document_id = d.document_id
-WHERE d.tenant_id = $1 AND d.shown_in = $3 AND d.scope_id = $2 AND d.deleted_at IS NULL AND d.inline_as <> 'never'
-ORDER BY d.created_at, d.document_id, c.ordinal
-LIMIT $4;
+-- The chunks of the documents that a conversation is given whole, in order, the oldest document first: of those that are to
+-- be, and of those that have no more than so many characters. Where there are more, those of what was stored last.
+-- $1 tenant uuid, $2 scope_id int8, $3 session_id uuid, $4 chars_max int8, $5 limit int8
+-- Uses: documents_shown_in, document_chunks_pkey. Rows: memory_id.
+SELECT g.memory_id
+FROM (
+    SELECT d.created_at, d.document_id, c.ordinal, c.memory_id
+    FROM documents d
+    JOIN document_chunks c ON c.tenant_id = $1 AND c.document_id = d.document_id
+    WHERE d.tenant_id = $1 AND d.shown_in = $3 AND d.scope_id = $2 AND d.deleted_at IS NULL
+      AND (d.inline_as = 'always' OR (d.inline_as = 'auto' AND d.chars <= $4))
+    ORDER BY d.changed_at DESC, d.document_id DESC, c.ordinal
+    LIMIT $5) g
+ORDER BY g.created_at, g.document_id, g.ordinal;
 
 -- name: newest_page_of_memories
 -- When the newest page of the web that one of these memories is a chunk of was stored.
