@@ -508,6 +508,21 @@ async def test_a_deleted_document_is_in_no_answer_and_comes_back_as_it_was(shelf
     assert await shelf.recalled() == {one.content for one in chunks[1:]}, "what was hidden by itself stays hidden"
 
 
+async def test_a_chunk_of_a_deleted_document_comes_back_with_it_and_not_alone(shelf: Shelf) -> None:
+    document_id = await shelf.put(PIRAN, BERTH)
+    piran, berth = await shelf.chunks(document_id)
+    await shelf.memories.delete_memory(shelf.scope, berth.memory_id, T0)
+    await hide(shelf, document_id, T0 + DAY)
+    for one in (piran, berth):
+        with pytest.raises(Conflict, match="document"):
+            await shelf.memories.undelete_memory(shelf.scope, one.memory_id, T0 + DAY)
+    assert await shelf.recalled() == set()
+    await show(shelf, document_id, T0 + DAY)
+    assert await shelf.recalled() == {PIRAN.strip()}
+    await shelf.memories.undelete_memory(shelf.scope, berth.memory_id, T0 + DAY)
+    assert await shelf.recalled() == {PIRAN.strip(), BERTH.strip()}
+
+
 async def test_a_name_can_be_given_again_after_a_delete_and_then_not_be_undone(shelf: Shelf) -> None:
     first = await shelf.put(PIRAN)
     now = datetime.now(UTC)

@@ -234,14 +234,20 @@ WHERE tenant_id = $1 AND memory_id = $2;
 -- name: deleted_record_of
 -- What the deleted record is whose words a memory is; no row where there is none.
 -- $1 tenant uuid, $2 memory_id uuid
--- Uses: tasks_of_memory, personas_of_memory, entities_of_card, artifacts_of_memory. Rows: record.
+-- Uses: tasks_of_memory, personas_of_memory, entities_of_card, artifacts_of_memory, document_chunks_of_memory,
+-- documents_pkey. Rows: record.
 SELECT 'task' AS record FROM tasks WHERE tenant_id = $1 AND memory_id = $2 AND deleted_at IS NOT NULL
 UNION ALL
 SELECT 'persona' FROM personas WHERE tenant_id = $1 AND memory_id = $2 AND deleted_at IS NOT NULL
 UNION ALL
 SELECT 'entity' FROM entities WHERE tenant_id = $1 AND card_id = $2 AND deleted_at IS NOT NULL
 UNION ALL
-SELECT 'artifact' FROM artifacts WHERE tenant_id = $1 AND memory_id = $2 AND deleted_at IS NOT NULL;
+SELECT 'artifact' FROM artifacts WHERE tenant_id = $1 AND memory_id = $2 AND deleted_at IS NOT NULL
+UNION ALL
+SELECT 'document'
+FROM document_chunks c
+JOIN documents d ON d.tenant_id = $1 AND d.document_id = c.document_id AND d.deleted_at IS NOT NULL
+WHERE c.tenant_id = $1 AND c.memory_id = $2;
 
 -- name: withdraw_summaries
 -- Hide the rolling summaries that hold words of the turns of these memories, and say that nobody but us did: they wait to
