@@ -25,7 +25,7 @@ from memory.write.outside import WAITING_MAX, LooksBehind, asked_in
 from policies.labels import Sensitivity
 from policies.web_need import Known, need_of
 from tests.postgres.seed import T0, digest, turn
-from tests.postgres.test_documents import Shelf, shelf
+from tests.postgres.test_documents import Shelf, hide, shelf, show
 
 __all__ = ["shelf"]
 URL = "https://example.org/releases"
@@ -75,6 +75,15 @@ async def test_a_page_fetched_again_is_its_next_version_and_is_known_as_newer(sh
     own = await shelf.put("A file of the user's own, which is no page of the web.", name="own.md")
     of_file = [one.memory_id for one in await shelf.chunks(own)]
     assert await shelf.records.newest_page(shelf.scope, of_file) is None
+
+
+async def test_a_page_that_is_shown_again_is_no_newer_than_it_was(shelf: Shelf) -> None:
+    (document_id,) = await kept(shelf, page())
+    ids = [one.memory_id for one in await shelf.chunks(document_id)]
+    later = T0 + timedelta(days=20)
+    await hide(shelf, document_id, later)
+    await show(shelf, document_id, later)
+    assert await shelf.records.newest_page(shelf.scope, ids) == T0
 
 
 async def test_a_page_takes_no_files_place_whatever_that_is_called(shelf: Shelf) -> None:

@@ -126,7 +126,7 @@ class DocumentRecords:
             shown = [row["memory_id"] for row in await tx.fetch("shown_chunks", tenant, document_id, None)]
             await tx.run_many("hide_memory", ((tenant, one, now, bumped) for one in sorted(shown)))
             await announce(tx, tenant, scope_id, "deleted", shown, by="api", at=now)
-            await tx.run("hide_document", tenant, document_id, now, now)
+            await tx.run("hide_document", tenant, document_id, now)
             if witness is not None:
                 await witness(tx)
         return len(shown)
@@ -152,7 +152,7 @@ class DocumentRecords:
             back = sorted(row["memory_id"] for row in found)
             await tx.run_many("hide_memory", ((tenant, one, None, version) for one in back))
             await announce(tx, tenant, scope_id, "restored", back, by="api", at=now)
-            await tx.run("hide_document", tenant, document_id, None, now)
+            await tx.run("hide_document", tenant, document_id, None)
             if witness is not None:
                 await witness(tx)
             return await _read(tx, scope, scope_id, document_id)

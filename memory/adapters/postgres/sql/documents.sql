@@ -390,11 +390,11 @@ WHERE d.integrity = 'web';
 -- ---------------------------------------------------------------- hidden and shown
 
 -- name: hide_document
--- Hide a document, or show it again (deleted_at null).
--- $1 tenant uuid, $2 document_id uuid, $3 deleted_at timestamptz, $4 now timestamptz
+-- Hide a document, or show it again (deleted_at null). What is stored of it has not changed.
+-- $1 tenant uuid, $2 document_id uuid, $3 deleted_at timestamptz
 -- Uses: documents_pkey. Rows: none.
 UPDATE documents
-SET deleted_at = $3, changed_at = $4
+SET deleted_at = $3
 WHERE tenant_id = $1 AND document_id = $2;
 
 -- name: name_taken
