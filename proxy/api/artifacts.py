@@ -103,7 +103,7 @@ class ArtifactCalls:
             new, session = await self._taken(request, caller)
             files, note = self._parts.artifacts, _note(caller, "add", [new.artifact_id])
             room, holder = files.scope_bytes_max, await holder_for(caller, self._parts.keys)
-            seen = _reusable(caller, holder, new.memory.sensitivity)
+            seen = _reusable(caller, holder, new.memory.sensitivity, session)
             made, reused = await files.store.add(
                 caller.scope, new, session, bytes_max=room, now=caller.now, note=note, seen=seen
             )
@@ -421,14 +421,17 @@ def _note(caller: Caller, what: str, ids: Sequence[UUID]) -> Note:
     return noted(caller.scope.tenant, caller.actor, f"artifact.{what}", ids=ids, at=caller.now)
 
 
-def _reusable(caller: Caller, holder: Holder, asked: Sensitivity) -> Callable[[Artifact], bool]:
-    """Whether a file with these bytes may stand for one that is sent with this label: the caller may see it, and it has
-    the label or can get it.
+def _reusable(
+    caller: Caller, holder: Holder, asked: Sensitivity, session: SessionRef | None
+) -> Callable[[Artifact], bool]:
+    """Whether a file with these bytes may stand for one that is sent with this label in this conversation: the caller
+    may see it, it has the label or can get it, and it does not go with another conversation.
     """
+    stays = (None, session.session_id if session else None)
 
     def seen(one: Artifact) -> bool:
         stands = not one.hidden or within_ceiling(asked, Sensitivity(one.sensitivity))
-        return stands and bool(readable(holder, [one], partial(_item, caller)))
+        return stands and one.session_id in stays and bool(readable(holder, [one], partial(_item, caller)))
 
     return seen
 

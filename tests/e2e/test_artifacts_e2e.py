@@ -139,6 +139,17 @@ def test_the_same_bytes_are_one_file_of_a_scope_and_two_of_two(service: Service,
     assert [one["id"] for one in call(service, user, "GET")["data"]] == [first["id"]]
 
 
+def test_the_same_bytes_in_two_conversations_outlive_either(service: Service, user: str) -> None:
+    first = send(service, user, LOG + b"shared", session="s1")
+    second = send(service, user, LOG + b"shared", session="s2")
+    assert (second["reused"], second["session"]) == (False, "s2") and second["id"] != first["id"]
+    assert send(service, user, LOG + b"shared", session="s2")["id"] == second["id"]
+    service.forget({"session": "s1"}, X_Memory_User=user)
+    assert [one["id"] for one in call(service, user, "GET")["data"]] == [second["id"]]
+    status, raw, _ = fetch(service, f"{BASE}/{second['id']}/content", X_Memory_User=user)
+    assert (status, raw) == (200, LOG + b"shared")
+
+
 def test_a_prompt_is_given_what_it_is_and_an_excerpt_never_its_bytes(
     service: Service, upstream: str, user: str
 ) -> None:
