@@ -370,6 +370,17 @@ def test_a_file_whose_name_is_not_utf_8_is_sent(tmp_path: Path) -> None:
         assert all(b"caf\\udc%x.txt" % name[3] in one for one in asked)
 
 
+def test_who_may_not_read_is_told_that_the_file_was_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "guide.md").write_text("words")
+    taken = {"id": "d1", "name": "guide.md", "upload": {"id": "u1", "status": "waiting", "reason": None}}
+    with answering(whole(taken), None, b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n") as url:
+        assert main(["documents", "add", str(tmp_path / "guide.md"), "--url", url]) == 0
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("d1  guide.md  waiting\n", "")
+    with answering(whole({**taken, "upload": {"id": "u1", "status": "done", "reason": None}})) as url:
+        assert main(["documents", "add", str(tmp_path / "guide.md"), "--url", url]) == 0
+
+
 @pytest.mark.parametrize(
     ("verb", "name", "kind"),
     [

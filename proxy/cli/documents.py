@@ -104,9 +104,11 @@ def _sent(client: Client, path: Path, options: argparse.Namespace) -> Mapping[st
 
 
 def _followed(client: Client, record: Mapping[str, Any], name: str, *, wait: bool) -> bool:
-    """Tell how far an upload is until it is over; whether it ended well."""
+    """Tell how far an upload is until it is over; whether it ended well. A key that may not read is told no more than
+    that it was taken.
+    """
     upload_id, ends = record["upload"]["id"], "\r" if sys.stderr.isatty() else "\n"
-    told = ""
+    told, wait = "", wait and "version" in record
     while wait and record["upload"]["status"] not in _OVER and record["upload"]["id"] == upload_id:
         said = _progress(record["upload"])
         if said != told:
@@ -124,12 +126,12 @@ def _followed(client: Client, record: Mapping[str, Any], name: str, *, wait: boo
 
 
 def _progress(upload: Mapping[str, Any]) -> str:
+    if upload.get("chunks") is None:
+        return str(upload["status"])
     if upload["status"] == "done":
         held = f", {upload['held_back']} held back for review" if upload["held_back"] else ""
         counts = f"{upload['new']} new, {upload['same']} as before, {upload['gone']} gone"
         return f"stored, {upload['chunks']} chunks ({counts}{held})"
-    if upload.get("chunks") is None:
-        return str(upload["status"])
     return f"{upload['embedded']} of {upload['chunks']} chunks"
 
 
