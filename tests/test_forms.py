@@ -9,6 +9,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestClient, TestServer
 
+from memory.errors import Unprocessable
+from proxy.api.documents import document_name
 from proxy.api.forms import read_form
 
 CONTENT = "Grüße = größer.\r\n".encode() * 12_000
@@ -43,3 +45,22 @@ async def test_a_file_arrives_as_it_was_before_it_was_encoded(encoding: str, sen
         answer = await client.post("/", data=body, headers={"Content-Type": "multipart/form-data; boundary=edge"})
         assert answer.status == 200
         assert await answer.read() == (b"A" * 100_000 if sent.startswith(b"=41") else CONTENT)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "گزارش\u200cهای سال.pdf", "👩\u200d💻 notes.md", "\u200fדוח.pdf\u200f", "Scan at 9.41.00\u202fAM.pdf",
+        "報告\u3000二.txt", "10\xa0000 names.csv",
+    ],
+)  # fmt: skip
+def test_a_document_is_called_as_its_file_is_in_any_language(name: str) -> None:
+    assert document_name(None, f"C:\\files/{name}") == name == document_name(name, "")
+
+
+@pytest.mark.parametrize(
+    "name", ["", " ", "\u200d", "\u200e\u200f", "a\x07b", "a\nb", "invoice\u202efdp.exe", "x" * 256]
+)
+def test_a_name_that_cannot_be_shown_or_turns_what_is_beside_it_is_refused(name: str) -> None:
+    with pytest.raises(Unprocessable):
+        document_name(name, "a.txt")

@@ -42,7 +42,7 @@ from policies.lifetime import UNDO
 from policies.text import normalised, storable
 from proxy.api.answers import said
 from proxy.api.asking import Caller, caller_of, holder_for, id_in_path, parameters, session_listed, validated
-from proxy.api.forms import Form, read_form
+from proxy.api.forms import read_form
 from proxy.api.memories import version_in
 from proxy.api.paging import PARAMETERS, bad_cursor, page_of
 from proxy.api.parts import OwnParts
@@ -64,6 +64,7 @@ from proxy.under_way import UnderWay
 
 WAIT_S: Final = 60.0
 _NAME_CHARS_MAX: Final = 255
+_UNSEEN_IN_NAMES: Final = dict.fromkeys(map(ord, "\u200c\u200d\u200e\u200f\u061c\xa0\u202f\u3000"), " ")
 _FIELDS: Final = frozenset({"name", "session", "save", "inline", "sensitivity"})
 KIND: Final = "document"
 UPLOADS_MAX: Final = 16
@@ -183,7 +184,7 @@ class Documents:
         form = await read_form(request, _FIELDS, file_bytes_max=parts.bytes_max, idle_s=parts.idle_s)
         content = form.content or b""
         asked = validated(DocumentAsked, {"file": content, **form.fields})
-        name = caller.credential.hide(_name(asked.name, form))
+        name = caller.credential.hide(document_name(asked.name, form.filename))
         only_for, shown_in = await self._sessions(caller, asked)
         began_s = time.monotonic()
         try:
@@ -355,11 +356,14 @@ def _facts(content: bytes, parsed: Parsed, *, trusted: bool, sensitivity: str) -
     )
 
 
-def _name(asked: str | None, form: Form) -> str:
-    """What the document is called: as asked, else the last part of the file's name."""
-    name = asked if asked is not None else form.filename.replace("\\", "/").rpartition("/")[2]
+def document_name(asked: str | None, filename: str) -> str:
+    """What the document is called: as asked, else the last part of the file's name. Names in Persian and of emoji have
+    joiners in them, those in Hebrew marks of direction, those that macOS gives a narrow space. Raises Unprocessable.
+    """
+    name = asked if asked is not None else filename.replace("\\", "/").rpartition("/")[2]
     name = normalised("NFC", storable(name)).strip()
-    if not 1 <= len(name) <= _NAME_CHARS_MAX or not name.isprintable():
+    shown = name.translate(_UNSEEN_IN_NAMES)
+    if not 1 <= len(name) <= _NAME_CHARS_MAX or not shown.strip() or not shown.isprintable():
         raise Unprocessable(
             f"name the document, in 1 to {_NAME_CHARS_MAX} printable characters: by a part called name, or by the file",
             param="name",
