@@ -59,7 +59,7 @@ def may_be_seen(one: IndexItem, where: Filter) -> bool:
         and (where.roles is None or one.role in where.roles)
         and (where.scope_ids is None or one.scope_id in where.scope_ids)
         and (where.session_id is None or one.session_id == where.session_id)
-        and not (excluded and one.kind != "document")
+        and not (excluded and not one.is_unsaid)
         and (not one.of_session_alone or one.session_id in where.asking)
     )
 

@@ -410,13 +410,14 @@ def test_a_document_of_one_conversation_is_seen_by_that_one_alone() -> None:
     assert ask(index, "boat plan", Filter(session_id=ours)) == ["kept"]
 
 
-def test_a_conversation_that_the_prompt_holds_still_has_its_documents() -> None:
+def test_a_conversation_that_the_prompt_holds_still_has_its_documents_and_files() -> None:
     ours = uuid5(SPACE, "ours")
     index = index_of(
         item("turn", "I asked for the boat plan", session_id=ours),
         item("kept", "the boat plan", kind="document", session_id=ours, attributes={"saved": "session"}),
+        item("file", "File boat-plan.png", kind="semantic", session_id=ours, attributes={"artifact": {"name": "x"}}),
     )
-    assert ask(index, "boat plan", Filter(exclude_session_id=ours)) == ["kept"]
+    assert set(ask(index, "boat plan", Filter(exclude_session_id=ours))) == {"kept", "file"}
 
 
 def test_a_removed_item_is_gone_from_words_vectors_and_filters() -> None:

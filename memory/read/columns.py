@@ -136,13 +136,14 @@ class Columns:
         self._session: NDArray[np.int32] = np.zeros(_START, np.int32)
         self._sensitivity: NDArray[np.int8] = np.zeros(_START, np.int8)
         self._alone: NDArray[np.bool_] = np.zeros(_START, np.bool_)  # of its conversation alone
+        self._unsaid: NDArray[np.bool_] = np.zeros(_START, np.bool_)  # by any message of its conversation
         self._codes: dict[str | UUID, int] = {}
         self._seen = _Seen()
 
     @property
     def bytes_held(self) -> int:
         """Bytes of the arrays."""
-        return len(self.alive) * 72
+        return len(self.alive) * 73
 
     def put(self, slot: int, item: IndexItem, sensitivity: Sensitivity, demotion: float) -> None:
         """Fill a slot."""
@@ -162,6 +163,7 @@ class Columns:
         self._session[slot] = -2 if item.session_id is None else self._code(item.session_id)
         self._sensitivity[slot] = _SENSITIVITY[sensitivity]
         self._alone[slot] = item.of_session_alone
+        self._unsaid[slot] = item.is_unsaid
         self._seen.note(
             kind=int(self._kind[slot]),
             role=int(self._role[slot]),
@@ -233,7 +235,7 @@ class Columns:
             mask &= self.of_session(where.session_id, count)
         if excluded is not None and excluded in self._codes:
             said = np.flatnonzero(self.of_session(excluded, count))
-            mask[said[self._kind[said] != self._codes.get("document", -1)]] = False  # its documents the prompt lacks
+            mask[said[~self._unsaid[said]]] = False  # what no message says the prompt lacks
         if self._seen.alone:
             asking = [self._codes.get(one, -1) for one in where.asking]
             mask &= ~self._alone[:count] | np.isin(self._session[:count], asking)
@@ -265,3 +267,4 @@ class Columns:
         self._session = grown(self._session, 0)
         self._sensitivity = grown(self._sensitivity, 0)
         self._alone = grown(self._alone, False)
+        self._unsaid = grown(self._unsaid, False)

@@ -11,6 +11,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
+from memory.artifacts import CARD
 from policies.cascade import Visibility
 from policies.labels import Sensitivity
 
@@ -65,6 +66,11 @@ class IndexItem:
         return self.kind == "document" and self.attributes.get("saved") == "session"
 
     @property
+    def is_unsaid(self) -> bool:
+        """Whether no message of its conversation says it: a document or a file that was given there."""
+        return self.kind == "document" or CARD in self.attributes
+
+    @property
     def recalled_as(self) -> str:
         """Its kind; of a month of episodes `past`, since sessions' own summaries are not recalled."""
         return PAST if self.kind == "summary" and "month" in self.attributes else self.kind
@@ -84,7 +90,7 @@ class Filter:
     attributes: Mapping[str, Any] | None = None  # members that an item must have, each a JSON scalar
     exclude_memory_ids: frozenset[UUID] = frozenset()
     exclude_event_ids: frozenset[UUID] = frozenset()
-    exclude_session_id: UUID | None = None  # a conversation that the prompt itself contains: its turns and summaries
+    exclude_session_id: UUID | None = None  # one that the prompt itself contains: all of it but its documents and files
     in_session_id: UUID | None = None  # the conversation that asks: it sees what is kept for it alone
     unexpired_at: datetime | None = None  # nor expired by then: what is asked of a past moment is under the law of now
     visibilities: frozenset[Visibility] | None = None  # only scopes that are seen for one of these reasons

@@ -633,6 +633,13 @@ async def test_what_is_kept_for_one_conversation_is_recalled_in_no_other(shelf: 
     assert await shelf.recalled(where=Filter(exclude_session_id=ours.session_id)) == {PIRAN.strip(), BERTH.strip()}
 
 
+async def test_a_cold_search_finds_the_files_of_a_conversation_that_the_prompt_holds(shelf: Shelf) -> None:
+    ours = await shelf.session("s1")
+    await shelf.put(PIRAN, only_for="s1")
+    shelf.postgres.psql("UPDATE memories SET kind = 'semantic', collection = 'artifact'")
+    assert await shelf.recalled(where=Filter(exclude_session_id=ours.session_id)) == {PIRAN.strip()}
+
+
 async def test_two_conversations_may_call_theirs_alike(shelf: Shelf) -> None:
     ids = {await shelf.put(PIRAN, only_for="one"), await shelf.put(BERTH, only_for="two"), await shelf.put(CRANE)}
     assert len(ids) == 3

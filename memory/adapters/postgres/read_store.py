@@ -102,7 +102,7 @@ class Narrowing(Protocol):
 
     @property
     def exclude_session_id(self) -> UUID | None:
-        """Nothing of this session but its documents."""
+        """Nothing of this session but its documents and files."""
 
 
 class ReadStore:

@@ -165,7 +165,8 @@ LEFT JOIN memories m ON m.tenant_id = $1 AND m.memory_id = c.memory_id AND m.ver
     AND ($5::text[] IS NULL OR m.kind = ANY ($5) OR m.collection = ANY ($5)) AND ($7::uuid IS NULL OR m.session_id = $7)
     AND NOT m.memory_id = ANY ($11) AND m.collection NOT IN ('episode', 'month')
     AND (m.collection <> 'session-document' OR m.session_id = ANY ($15))
-    AND (m.session_id IS DISTINCT FROM $16 OR m.session_id IS NULL OR m.kind = 'document')
+    AND (m.session_id IS DISTINCT FROM $16 OR m.session_id IS NULL OR m.kind = 'document'
+         OR m.collection = 'artifact')
 LEFT JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = c.memory_id AND v.version = c.version
     AND v.validation_status <> 'rejected' AND ($6::text[] IS NULL OR v.role = ANY ($6))
     AND ($8::timestamptz IS NULL OR v.occurred_at >= $8) AND ($9::timestamptz IS NULL OR v.occurred_at <= $9)
