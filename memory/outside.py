@@ -165,13 +165,16 @@ class Outside:
     async def _page(self, asker: Asker, url: str, work: _Work) -> None:
         try:
             async with self._audited(asker, url, work.need):
-                work.read(url, await self._read(url, work.need))
+                work.read(url, await self._read(asker, url, work.need))
         except OutsideUnavailable as fault:
             work.missed[url] = fault.reason
 
-    async def _read(self, url: str, need: Need) -> WebPage:
+    async def _read(self, asker: Asker, url: str, need: Need) -> WebPage:
+        def led(to: str) -> None:
+            self._note_fetch(asker, to, need)
+
         with self._timed("fetch"):
-            fetched = await self._parts.fetcher.fetch(url)
+            fetched = await self._parts.fetcher.fetch(url, led)
         with self._timed("read"):
             page = await self._parts.reader.read(fetched)
         if not page.blocks:
@@ -181,9 +184,7 @@ class Outside:
     @asynccontextmanager
     async def _audited(self, asker: Asker, url: str, need: Need) -> AsyncIterator[None]:
         """A row before the page is asked for, and one more where our own law kept us from it."""
-        found = address_of(url, self._reach)
-        names = {"url": url, "host": found.host if isinstance(found, WebAddress) else ""}
-        self._parts.audit.note(asker.tenant, asker.actor, "outside.fetch", why=need, names=names)
+        names = self._note_fetch(asker, url, need)
         try:
             yield
         except FetchRefused as fault:
@@ -191,6 +192,13 @@ class Outside:
                 asker.tenant, asker.actor, "outside.fetch", decision="refused", why=fault.reason, names=names
             )
             raise
+
+    def _note_fetch(self, asker: Asker, url: str, need: Need) -> dict[str, str]:
+        """A row of what is about to be asked for; the names in it."""
+        found = address_of(url, self._reach)
+        names = {"url": url, "host": found.host if isinstance(found, WebAddress) else ""}
+        self._parts.audit.note(asker.tenant, asker.actor, "outside.fetch", why=need, names=names)
+        return names
 
     @contextmanager
     def _timed(self, step: str) -> Iterator[None]:

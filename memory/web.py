@@ -7,6 +7,7 @@ found.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal, Protocol
@@ -64,9 +65,10 @@ class SearchProvider(Protocol):
 class Fetcher(Protocol):
     """Fetches a page of the public web."""
 
-    async def fetch(self, url: str) -> Fetched:
-        """The page, within its bounds. Raises FetchRefused (our own law) and FetchFailed (the other side). May be
-        cancelled at any await; then its connection is closed."""
+    async def fetch(self, url: str, led: Callable[[str], None] = ...) -> Fetched:
+        """The page, within its bounds. `led` is told each URL that a redirect leads to before that is asked for. Raises
+        FetchRefused (our own law) and FetchFailed (the other side). May be cancelled at any await; then its connection
+        is closed."""
 
 
 class PageReader(Protocol):

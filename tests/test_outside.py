@@ -266,6 +266,15 @@ async def test_every_search_and_every_fetch_leaves_a_row_without_words(world: Wo
         assert (note.tenant, note.actor, note.ids, note.detail) == (ASKER.tenant, ASKER.actor, (), {})
 
 
+async def test_a_redirect_leaves_a_row_of_the_host_that_it_leads_to(world: World) -> None:
+    there = world.page("/there", host="other.example.org")
+    world.finds(world.page("/here", redirect(there)))
+    await world.looks().look(ASKER, NEWS, NOTHING)
+    rows = [one.names for one in world.journal.notes if one.action == "outside.fetch"]
+    expected = [("site.example.org", world.web.url("/here")), ("other.example.org", there)]
+    assert rows == [{"host": host, "url": url} for host, url in expected]
+
+
 async def test_it_is_off_until_it_is_turned_on_and_then_is_built_of_the_settings() -> None:
     metrics, journal = Metrics(), Journal()
     assert outside_of(Settings(), journal, metrics) is None

@@ -119,18 +119,20 @@ class WebFetcher:
         self._at_once = asyncio.Semaphore(self._bounds.at_once)
         self._robots = Robots(PRODUCT, self._robots_of)
 
-    async def fetch(self, url: str) -> Fetched:
-        """A page. Raises FetchRefused, FetchFailed."""
+    async def fetch(self, url: str, led: Callable[[str], None] = lambda _: None) -> Fetched:
+        """A page; `led` is told where redirects lead. Raises FetchRefused, FetchFailed."""
         try:
             async with asyncio.timeout(self._bounds.total_s), self._at_once:
-                return await self._page(url)
+                return await self._page(url, led)
         except TimeoutError as exc:
             raise FetchFailed("too_slow", f"no whole page within {self._bounds.total_s} s") from exc
 
-    async def _page(self, url: str) -> Fetched:
+    async def _page(self, url: str, led: Callable[[str], None]) -> Fetched:
         ask = _Ask(MEDIA_TYPES, self._bounds.page_bytes_max, cut=False)
         address = self._judged(url)
-        for _ in range(self._bounds.redirects_max + 1):
+        for hop in range(self._bounds.redirects_max + 1):
+            if hop:
+                led(address.url)
             if not await self._robots.allows(address):
                 raise FetchRefused("robots", f"robots.txt of {address.host} keeps us out")
             answer = await self._get(address, ask)
