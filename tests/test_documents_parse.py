@@ -77,6 +77,16 @@ def test_a_text_that_begins_as_some_files_do_is_text(said: str) -> None:
         recognised(said.encode() + b"\x00\x01\xff", "notes.md", "")
 
 
+@pytest.mark.parametrize("declared", ["", DOCX])
+def test_a_word_document_with_a_password_is_said_to_have_one(declared: str) -> None:
+    """It is no ZIP any more, but one stream of an OLE file, as an old .doc is."""
+    content = bytes.fromhex("d0cf11e0a1b11ae1") + bytes(504) + "EncryptedPackage".encode("utf-16-le") + bytes(512)
+    with pytest.raises(Refusal, match="save it without a password"):
+        recognised(content, "plan.docx", declared)
+    with pytest.raises(Refusal, match="an old Office document"):
+        recognised(content.replace(b"E\0n\0c\0", b"W\0o\0r\0"), "plan.docx", declared)
+
+
 def test_a_text_about_pdf_is_text() -> None:
     said = "# The format\n\nA file begins with %PDF-1.7, and its objects end with endobj."
     assert recognised(said.encode(), "format.md", "text/markdown").media_type == MARKDOWN

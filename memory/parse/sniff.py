@@ -51,6 +51,9 @@ _ALSO_CALLED: Final = {
     "application/xhtml+xml": HTML,
     "application/x-pdf": PDF,
 }
+_OLE: Final = b"\xd0\xcf\x11\xe0"
+_ENCRYPTED: Final = "EncryptedPackage".encode("utf-16-le")
+"""Names the part of an OLE file that a Word document with a password is."""
 _MAGIC: Final = (
     (b"\x89PNG", "a PNG image"),
     (b"\xff\xd8\xff", "a JPEG image"),
@@ -62,7 +65,7 @@ _MAGIC: Final = (
     (b"7z\xbc\xaf", "a 7z archive"),
     (b"Rar!", "a RAR archive"),
     (b"\x7fELF", "a program (ELF)"),
-    (b"\xd0\xcf\x11\xe0", "an old Office document or another OLE file; save it as .docx"),
+    (_OLE, "an old Office document or another OLE file; save it as .docx"),
     (b"{\\rtf", "an RTF document; save it as .docx"),
     (b"%!PS", "a PostScript document"),
     (b"SQLite format", "a SQLite database"),
@@ -155,6 +158,8 @@ def _binary(content: bytes, wanted: str) -> str | None:
         return _zip(content, said)
     if b"%PDF-" in content[:_HEAD_BYTES] and _is_pdf(content, wanted):
         return PDF
+    if content.startswith(_OLE) and _ENCRYPTED in content:
+        raise Refusal(f"{said} an encrypted Office document: save it without a password")
     for magic, what in _MAGIC:
         if content.startswith(magic) and not (magic in _ALSO_WORDS and _reads(content)):
             raise Refusal(f"{said} {what}, which is not taken; taken are {', '.join(TAKEN)}")
