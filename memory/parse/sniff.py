@@ -70,7 +70,7 @@ _MAGIC: Final = (
     (b"%!PS", "a PostScript document"),
     (b"SQLite format", "a SQLite database"),
 )
-_ALSO_WORDS: Final = frozenset({b"GIF8", b"RIFF", b"BZh", b"Rar!"})
+_ALSO_WORDS: Final = frozenset({b"GIF8", b"RIFF", b"BZh", b"Rar!", b"SQLite format"})
 """A text may begin so too; the files that do have bytes that no text has."""
 _BOMS: Final = (
     (codecs.BOM_UTF8, "utf-8"),
