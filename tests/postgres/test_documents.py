@@ -613,6 +613,25 @@ async def test_no_words_are_less_sensitive_than_they_were_under_another_label(sh
     assert "Halcyon" not in stored, "nor is it written in the open"
 
 
+@pytest.mark.parametrize("label", ["public", "confidential"])
+async def test_what_a_person_did_holds_when_the_file_has_its_first_label_again(shelf: Shelf, label: str) -> None:
+    """As where keys that are trusted and keys that are not send the same file in turn."""
+    document_id = await shelf.put(PIRAN, BERTH, CRANE)
+    await shelf.put(PIRAN, BERTH, CRANE, sensitivity=label)
+    now, (piran, berth, crane) = datetime.now(UTC), await shelf.chunks(document_id)
+    await shelf.memories.delete_memory(shelf.scope, piran.memory_id, now)
+    await shelf.memories.patch_memory(shelf.scope, berth.memory_id, 1, MemoryChange(sensitivity="secret"), now)
+    await shelf.memories.patch_memory(shelf.scope, crane.memory_id, 1, MemoryChange(validation_status="rejected"), now)
+    await shelf.put(PIRAN, BERTH, CRANE)
+    after = await shelf.chunks(document_id)
+    assert [one.hidden for one in after] == ["hidden", "", "rejected"]
+    assert (after[1].sensitivity, after[1].content) == ("secret", BERTH.strip())
+    assert "hundred and forty euros" not in shelf.postgres.psql("SELECT content FROM memory_versions")
+    await shelf.memories.undelete_memory(shelf.scope, after[0].memory_id, now)
+    await shelf.put(PIRAN, BERTH, CRANE, sensitivity=label)
+    assert [one.hidden for one in await shelf.chunks(document_id)] == ["", "", "rejected"], "shown again, it is"
+
+
 async def test_a_chunk_that_a_run_hid_and_then_a_person_stays_hidden(shelf: Shelf) -> None:
     document_id = await shelf.put(PIRAN)
     (chunk,) = await shelf.chunks(document_id)

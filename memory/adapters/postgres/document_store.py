@@ -9,7 +9,7 @@ stores nothing. Raises StoreUnavailable, after which the same may be tried again
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
@@ -187,19 +187,24 @@ class _Storing:
         """
         tx, place, staged = self._tx, self._place, self._staged
         ids = [one.memory.memory_id for one in chunks]
-        known = {row["memory_id"]: row for row in await tx.fetch("memories_known", place.tenant, ids)}
+        of_these = [*ids, *(one.was for one in chunks if one.was)]
+        known = {row["memory_id"]: row for row in await tx.fetch("memories_known", place.tenant, of_these)}
         before_ids = [row["memory_id"] for row in await tx.fetch("chunk_ids", place.tenant, staged.document_id)]
         stood = frozenset(before_ids)
         new = [one for one in chunks if one.memory.memory_id not in known]
         if any(one.memory.vectors is None for one in new):
             raise StoreUnavailable("a chunk that was known is gone; the document is cut anew")
+        again = [one for one in chunks if one.memory.memory_id in known]
+        latest = {one.memory.memory_id: known.get(one.was) or known.get(one.memory.memory_id) for one in chunks}
+        out = {one for one, row in latest.items() if _is_kept_out(row, stood)}
         await self._add(await self._judged(new))
-        await self._hide_again(new, stood)
+        await self._hide_again([one.memory.memory_id for one in new if one.memory.memory_id in out])
         gone = await self._hide(sorted(stood - set(ids)))
         await self._seal_earlier(ids, was, told=gone)
-        back = [one for one, row in known.items() if row["deleted_at"] and not _is_kept_out(row, stood)]
+        back = {one for one in ids if one in known and known[one]["deleted_at"]} - out
         await self._show(sorted(back))
-        await self._renew([one for one in chunks if one.memory.memory_id in known])
+        await self._judge_again({one.memory.memory_id: one.was for one in again if one.was and one.was in known})
+        await self._renew(again)
         await tx.run("drop_document_chunks", place.tenant, staged.document_id)
         await tx.run_many("add_document_chunk", (self._chunk_row(ordinal, one) for ordinal, one in enumerate(chunks)))
         moved = bool(new or gone or back) or ids != before_ids or not before
@@ -239,12 +244,28 @@ class _Storing:
         judged = {row["memory_id"]: row for row in rows}
         return [replace(one, memory=_as_judged(one.memory, judged.get(one.was))) for one in new]
 
-    async def _hide_again(self, new: Sequence[StoredChunk], stood: Collection[UUID]) -> None:
+    async def _judge_again(self, pairs: Mapping[UUID, UUID]) -> None:
+        """Chunks under the labels of an earlier upload, as their words have been judged since under those of until now:
+        each with what they were there.
+        """
+        if not pairs:
+            return
+        tx, place = self._tx, self._place
+        rows = await tx.fetch("memories_judged", place.tenant, [*pairs.keys(), *pairs.values()])
+        judged = {row["memory_id"]: (row["validation_status"], Sensitivity(row["sensitivity"])) for row in rows}
+        lower: dict[Sensitivity, list[UUID]] = {}
+        for one, was in pairs.items():
+            (status, label), (status_was, label_was) = judged[one], judged[was]
+            if status != status_was and "rejected" in (status, status_was):
+                await tx.run("judge_memory", place.tenant, one, status_was)
+            if label_was.rank > label.rank:
+                lower.setdefault(label_was, []).append(one)
+        for label, ids in lower.items():
+            await raise_made(tx, place, ids, label, self._version, told=ids)
+
+    async def _hide_again(self, hidden: Sequence[UUID]) -> None:
         """New chunks whose words somebody hid under the labels that the document has had until now."""
         tx, place = self._tx, self._place
-        made = {one.was: one.memory.memory_id for one in new if one.was}
-        known = await tx.fetch("memories_known", place.tenant, list(made)) if made else ()
-        hidden = [made[row["memory_id"]] for row in known if _is_kept_out(row, stood)]
         await tx.run_many("hide_memory", ((place.tenant, one, place.now, self._version) for one in hidden))
         await announce_events(tx, place, "deleted", hidden)
 
@@ -292,9 +313,9 @@ def _as_judged(memory: NewMemory, was: Any | None) -> NewMemory:
     return replace(batch.as_judged(memory, was["validation_status"]), sensitivity=label)
 
 
-def _is_kept_out(row: Any, stood: Collection[UUID]) -> bool:
+def _is_kept_out(row: Any | None, stood: Collection[UUID]) -> bool:
     """Whether somebody hid this chunk: not a run, and no version that lacks it."""
-    if row["deleted_at"] is None:
+    if row is None or row["deleted_at"] is None:
         return False
     return row["pruned_at"] != row["deleted_at"] if row["pruned_at"] else row["memory_id"] in stood
 

@@ -180,6 +180,14 @@ FROM memories m
 JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = m.memory_id AND v.version = m.version
 WHERE m.tenant_id = $1 AND m.memory_id = ANY ($2);
 
+-- name: judge_memory
+-- What somebody made of a memory's words, in the version that holds.
+-- $1 tenant uuid, $2 memory_id uuid, $3 validation_status text
+-- Uses: memory_versions_current. Rows: none.
+UPDATE memory_versions
+SET validation_status = $3
+WHERE tenant_id = $1 AND memory_id = $2 AND recorded_to IS NULL;
+
 -- name: chunk_ids
 -- The memories of a document as it is stored, in order.
 -- $1 tenant uuid, $2 document_id uuid
