@@ -96,6 +96,25 @@ def test_a_long_paragraph_is_cut_at_sentences_and_says_its_last_one_again() -> N
     assert all(len(SENTENCE) <= piece.end - piece.start <= OVERLAP_CHARS for piece in again)
 
 
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "भट्ठी महीने के तीसरे सप्ताह में मरम्मत के लिए बंद कर दी गई थी। ",
+        "بھٹی مہینے کے تیسرے ہفتے میں مرمت کے لیے بند کر دی گئی تھی۔ ",
+        "هل أُوقف الفرن للصيانة في الأسبوع الثالث من الشهر؟ ",
+        "“The furnace was shut down for repairs in the third week.” ",
+        "«Печь остановили на ремонт на третьей неделе месяца.» ",
+        "「炉は修理のため、その月の第三週に止められた。」",
+    ],
+    ids=["Hindi", "Urdu", "Arabic", "quotes", "Russian", "Japanese"],
+)
+def test_a_paragraph_is_cut_at_sentences_in_every_script(sentence: str) -> None:
+    chunks = chunked(laid(sentence * (4_000 // len(sentence))))
+    assert len(chunks) > 3
+    for chunk in chunks:
+        assert chunk.text.startswith(sentence[:8]) and chunk.text.endswith(sentence.strip()[-8:])
+
+
 def test_a_text_without_borders_is_cut_all_the_same() -> None:
     chunks = chunked(laid("x" * 10_000))
     assert all(len(chunk.text) <= CHARS_MAX for chunk in chunks)
