@@ -32,7 +32,8 @@ from policies.web_address import Reach, WebAddress, address_of
 from policies.web_need import Known, Need, need_of, query_of
 
 OF_A_HOST_MAX: Final = 2
-QUERY_CHARS_MIN: Final = 3
+QUERY_BYTES_MIN: Final = 3
+"""Of UTF-8: two letters are no question, two characters of Chinese are."""
 SearchOutcome = Literal["", "found", "nothing", "withheld"] | WebReason
 
 
@@ -142,7 +143,7 @@ class Outside:
         if PLACEHOLDER.search(said):
             return ""
         query = query_of(said)
-        return query if len(query) >= QUERY_CHARS_MIN else ""
+        return query if len(query.encode()) >= QUERY_BYTES_MIN else ""
 
     async def _search(self, asker: Asker, query: str, work: _Work) -> None:
         self._parts.audit.note(asker.tenant, asker.actor, "outside.search", why=work.need, names={"query": query})

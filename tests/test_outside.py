@@ -161,6 +161,15 @@ async def test_a_confidential_question_is_not_searched_for(world: World) -> None
     assert (world.service.heads, world.journal.notes) == ([], [])
 
 
+@pytest.mark.parametrize(
+    ("question", "search"), [("天气", "found"), ("東京", "found"), ("ok", "withheld"), ("?", "withheld")]
+)
+async def test_a_question_is_as_long_as_what_it_says(world: World, question: str, search: str) -> None:
+    world.finds(world.page("/a"))
+    assert (await world.looks().look_for(ASKER, question, "asked")).search == search
+    assert world.queries == ([question] if search == "found" else [])
+
+
 async def test_personal_data_is_taken_out_of_a_query_whatever_the_store_keeps(world: World) -> None:
     world.finds()
     await world.looks().look(ASKER, "Search the web for bob@example.com and the Louvre", NOTHING)
