@@ -74,6 +74,10 @@ class Nowhere:
         ("Grüße".encode("cp1252"), "text/plain; charset=x-martian", ""),
         ("Grüße".encode("cp1252"), "text/plain; charset=zlib", ""),
         ("Grüße".encode("cp1252"), "text/plain", ""),
+        ("Grüße".encode("utf-8-sig"), "text/plain", "Grüße"),
+        ("Grüße".encode("utf-16"), "text/plain", "Grüße"),
+        (b"\xfe\xff" + "Grüße".encode("utf-16-be"), "text/plain; charset=utf-8", "Grüße"),
+        ("Grüße".encode("utf-32"), "text/plain", "Grüße"),
     ],
 )
 async def test_no_letter_of_an_excerpt_is_lost(raw: bytes, declared: str, said: str) -> None:
@@ -89,6 +93,18 @@ async def test_a_letter_that_the_end_of_what_is_read_cuts_in_two_makes_no_other_
         await passing.take(piece)
     said = passing.ends(str, "text/plain; charset=latin-1")
     assert said.startswith("xää") and said.endswith("ää") and set(said) <= set("xä\n[…] of80001bytes")
+
+
+@pytest.mark.parametrize("cut", [0, 1])
+async def test_both_ends_of_a_long_text_in_utf_16_are_quoted(cut: int) -> None:
+    passing, raw = Passing(Nowhere()), f"begins{'ä' * 70_000}ends".encode("utf-16")
+    await passing.take(raw[: len(raw) - cut])
+    said = passing.ends(str, "text/plain")
+    assert (
+        said.startswith("beginsää")
+        and said.endswith("äends"[: 5 - cut])
+        and set(said) <= set("beginsäd\n[…] of1402bytes3")
+    )
 
 
 @pytest.mark.parametrize(

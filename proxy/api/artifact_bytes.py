@@ -23,6 +23,12 @@ from policies.artifact import EXCERPT_HEAD_CHARS, EXCERPT_TAIL_CHARS, excerpt
 from proxy.api.answers import broken_off
 from proxy.app import refusal
 
+_MARKS: Final = (
+    (codecs.BOM_UTF32_LE, "utf-32-le"),  # before UTF-16, whose mark begins alike
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
 _MARGIN: Final = 40  # the line between both ends must not make the two longer than an excerpt may be
 _LAST_NONE: Final = re.compile("bytes=-0+", re.IGNORECASE)  # the last 0 bytes, which aiohttp reads as all of them
 _SAFE: Final = {
@@ -58,20 +64,29 @@ class Passing:
 
     def ends(self, clean: Callable[[str], str], declared: str) -> str:
         """The text of a short file, both ends of a longer one: cleaned first, since half a secret is known to no rule.
-        UTF-8, else as its Content-Type says; nothing of one of which that is not known. Work for a thread.
+        As its byte order mark says, UTF-8, or as its Content-Type says; nothing of one of which that is not known. Work
+        for a thread.
         """
-        encoding = "utf-8" if self._is_utf8() else parse_mimetype(declared).parameters.get("charset", "")
-        if self.head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) or not encoding:
+        encoding = self._encoding(declared)
+        if not encoding:
             return ""
         try:
-            head = clean(self.head.decode(encoding, "ignore"))
+            head = clean(self.head.decode(encoding, "ignore").removeprefix("\ufeff"))
             if self.bytes <= HEAD_BYTES:
                 return excerpt(head)
-            tail = clean(self._tail.decode(encoding, "ignore"))
+            odd = self.bytes % 2 if encoding.startswith("utf-16") else 0  # it begins in the middle of a character
+            tail = clean(self._tail[odd:].decode(encoding, "ignore"))
         except (LookupError, ValueError):
             return ""
         between = f"\n[… of {self.bytes} bytes …]\n"
         return head[: EXCERPT_HEAD_CHARS - _MARGIN] + between + tail[-(EXCERPT_TAIL_CHARS - _MARGIN) :]
+
+    def _encoding(self, declared: str) -> str:
+        """Of its text, "" where nothing says it. By its mark first: PowerShell writes its files in UTF-16."""
+        marked = next((name for mark, name in _MARKS if self.head.startswith(mark)), "")
+        if marked or self._is_utf8():
+            return marked or "utf-8"
+        return parse_mimetype(declared).parameters.get("charset", "")
 
     def _is_utf8(self) -> bool:
         try:  # a character may be cut in two at the end of what was read
