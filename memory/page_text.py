@@ -19,10 +19,12 @@ from typing import Final
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from memory.page_bytes import decoded, plain, plain_lines
+from memory.parse.xhtml import as_html
 from memory.web import Block, BlockKind, PageText
 
 TITLE_CHARS_MAX: Final = 300
 BLOCKS_MAX: Final = 2_000
+_XHTML: Final = "application/xhtml+xml"
 _UNSEEN: Final = frozenset(
     """script style template noscript svg math iframe object embed canvas audio video picture map head button select
     textarea input dialog datalist menu""".split()  # noqa: SIM905
@@ -117,7 +119,7 @@ def read_page(raw: bytes, media_type: str, charset: str, *, chars_max: int) -> P
         blocks = [Block("text", plain(part)) for part in re.split(r"\n\s*\n", lines) if part.strip()]
         kept, cut = _within(blocks, chars_max)
         return PageText("", "", kept, cut)
-    tree = LexborHTMLParser(text)
+    tree = LexborHTMLParser(as_html(text) if media_type == _XHTML else text)
     title, published = _title(tree), _published(tree)
     tree.strip_tags(sorted(_UNSEEN))
     if tree.body is None:

@@ -290,6 +290,14 @@ def shown(page: str) -> list[tuple[str, int, str]]:
     return [(block.kind, block.level, block.text) for block in taken.blocks]
 
 
+def test_an_empty_element_of_xhtml_ends_where_it_begins() -> None:
+    head = '<?xml version="1.0"?>\n<html xmlns="http://www.w3.org/1999/xhtml"><head><title/><script src="a.js"/></head>'
+    body = (
+        "<body><a id=\"p>1\"/><h2/><p>One</p><iframe src='x'/><pre/><hr/><p>Two <b/>words,<br/>  here</p></body></html>"
+    )
+    assert shown(head + body) == [("paragraph", 0, "One"), ("paragraph", 0, "Two words, here")]
+
+
 def test_a_heading_is_one_whatever_stands_in_it() -> None:
     assert shown("<h1><a href=x><div>The head</div></a></h1><p>Words<h2><p>Of two</p><p>lines</p></h2>More") == [
         ("heading", 1, "The head"), ("paragraph", 0, "Words"),

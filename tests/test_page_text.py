@@ -114,6 +114,12 @@ def test_a_page_of_xml_is_read_as_its_declaration_says() -> None:
     assert said(page.encode("cp1251")) == "Привет, мир"
 
 
+def test_an_empty_element_of_xhtml_ends_where_it_begins() -> None:
+    page = f'<html xmlns="http://www.w3.org/1999/xhtml"><head><title/><script src="a.js"/></head><body><p>{LONG}</p>'
+    blocks = read(f"{page}<iframe/><p>{MORE}</p></body></html>", media_type="application/xhtml+xml").blocks
+    assert [block.text for block in blocks] == [LONG.strip(), MORE.strip()]
+
+
 def test_utf_7_is_no_charset() -> None:
     assert "<script>" not in said(b"+ADw-script+AD4- hello", "utf-7")
     assert "+ADw-" in said(b"+ADw-script+AD4- hello", "utf-7")

@@ -14,6 +14,7 @@ from typing import Final
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from memory.parse.blocks import Kind, Refusal, Running, Sink, cells
+from memory.parse.xhtml import as_html, is_xhtml
 
 _UNSEEN: Final = frozenset(
     {"script", "style", "noscript", "template", "svg", "math", "iframe", "object", "head", "select", "canvas", "title"}
@@ -68,6 +69,7 @@ class _Open:
 
 def page(text: str, sink: Sink) -> str:
     """Hand on the blocks of a page; returns its title. Raises Refusal, TooMuch."""
+    text = as_html(text) if is_xhtml(text) else text
     _refuse_depth(text)
     try:
         tree = LexborHTMLParser(text.encode("utf-8", "replace"))
