@@ -20,7 +20,7 @@ from typing import Final
 from uuid import UUID
 
 from policies.labels import Integrity
-from policies.text import normalised
+from policies.text import SIGNS, normalised
 
 COSINE_MIN: Final = 0.8
 """MiniLM over sentences dated half a year apart (python -m bench.duplicates): of 33 pairs that mean the same the least
@@ -137,7 +137,8 @@ _DAY_FIRST: Final = re.compile(rf"\b(\d{{1,2}})(?:st|nd|rd|th)?(?: of)? ({_MONTH
 _MONTH_FIRST: Final = re.compile(rf"\b({_MONTH_NAME})\.? (\d{{1,2}})(?:st|nd|rd|th)?\b(?!:)")
 _GROUPED: Final = re.compile(r"(?<=\d),(?=\d{3}\b)")
 _SYMBOLS: Final = "%$€£¥#+<>=~&@*^"
-_TOKEN: Final = re.compile(rf"\d+(?:[.,:/-]\d+)*|[^\W\d_]+(?:['’-][^\W\d_]+)*|[{re.escape(_SYMBOLS)}]|-(?=\d)")
+_WORD: Final = rf"[^\W\d_]+(?:[{SIGNS}]+[^\W\d_]*)*"  # with the signs on its letters: केला is not कोला
+_TOKEN: Final = re.compile(rf"\d+(?:[.,:/-]\d+)*|{_WORD}(?:['’-]{_WORD})*|[{re.escape(_SYMBOLS)}]|-(?=\d)")
 _POSSESSIVE: Final = re.compile(r"['’]s\b")
 _APART: Final = re.compile(r"(?<=\d)(?=[^\W\d_])")
 

@@ -66,6 +66,13 @@ def test_any_text_is_compared_and_both_ways_alike(one: Meant, other: Meant) -> N
         assert same_meaning(one, one, 1.0)
 
 
+@pytest.mark.parametrize(("one", "other"), [("केला", "कोला"), ("เสือ", "เสื้อ"), ("দিন", "দান")])
+def test_words_that_differ_in_the_signs_on_their_letters_are_two(one: str, other: str) -> None:
+    left, right = (Meant("user", "likes", word, f"The user likes {word}.") for word in (one, other))
+    assert not same_meaning(left, right, 1.0)
+    assert same_meaning(left, replace(left), 1.0)
+
+
 def test_a_huge_sentence_is_compared_with_nothing() -> None:
     huge = replace(meant(SAME[0][0]), statement="The user lives in Berlin. " * 20_000)
     assert sense_of(huge) is None
