@@ -1,4 +1,4 @@
-"""What should not be in a memory: a memory as it is kept in, the rates it counts for out. Pure; standard library only.
+"""What should not be in a memory: a memory as it is kept in, the rates it counts for out. Pure.
 
 * junk: it says nothing. Nothing is left of it but courtesies (greeting, farewell, thanks, laughter, in the languages of
   COURTESIES), emoji, punctuation and placeholders ("[data: 5 bytes]"). What may be an answer ("yes", "no", "ok", "42",
@@ -24,6 +24,8 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Literal, get_args
 
+from policies.text import SIGNS
+
 Rate = Literal["junk", "duplicate", "contradiction", "unsupported", "loop", "never_used", "secret"]
 RATES: Final[tuple[Rate, ...]] = get_args(Rate)
 
@@ -44,7 +46,7 @@ COURTESIES: Final = (
     r"bonjour|bonsoir|salut|coucou|au revoir|(?:à|a) bient[oô]t|merci(?: (?:beaucoup|bien))?",
     r"hola|buen[oa]s (?:d[ií]as|tardes|noches)|adi[oó]s|hasta (?:luego|pronto)|(?:much[ií]simas |muchas )?gracias",
     r"ciao|buongiorno|buonasera|arrivederci|grazie(?: mille)?|ol[aá]|oi|bom dia|boa (?:tarde|noite)|tchau|obrigad[oa]",
-    r"dank (?:je|u)(?: wel)?|bedankt|doei|hej|hejdå|tack(?: så mycket)?|tak|cze[sś][cć]|dzi[eę]kuj[eę]",
+    r"dank (?:je|u)(?: wel)?|bedankt|doei|hej|hejdå|tack(?: så mycket)?|(?:mange|tusind) tak|cze[sś][cć]|dzi[eę]kuj[eę]",
     r"привет|здравствуйте|добрый (?:день|вечер)|доброе утро|спасибо(?: большое)?|до свидания",
     r"你好|您好|嗨|谢谢(?:你|您)?|多谢|再见|拜拜|早上好|早安|晚上好|晚安|哈+",
     r"こんにちは|こんばんは|おはよう(?:ございます)?|ありがとう(?:ございます)?|さようなら|おやすみ(?:なさい)?",
@@ -54,7 +56,7 @@ _COURTESY: Final = re.compile(rf"(?:(?:{'|'.join(COURTESIES)})(?: |\Z))+")
 # A longer text is no courtesy; 240 characters are 20 of the longest in a row.
 COURTESY_CHARS_MAX: Final = 240
 _PLACEHOLDER: Final = re.compile(r"\[data: \d+ bytes\]|\[redacted:[a-z-]+\]")
-_WORD: Final = re.compile(r"[^\W_]+")
+_WORD: Final = re.compile(rf"[^\W_]+(?:[{SIGNS}]+[^\W_]*)*")
 _STATES: Final = re.compile(r"[.!。！…\n]")
 
 # So many words in a row that stand in what was placed are a quotation. Three are often a turn of phrase.

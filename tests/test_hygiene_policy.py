@@ -71,7 +71,7 @@ def test_what_says_nothing_is_junk(text: str) -> None:
         "yes", "no", "ok", "sure", "Rex", "42", "7", "later", "tomorrow", "Berlin", "Alright, see you tomorrow!", "五",
         "Bye Joanna!", "Thanks, Rex is better now", "hi, my budget is $500", "x", "no problem", "See you at 5",
         "我住在龙湖小区。", "नमस्ते", "Hello Kitty", "[data: 5231 bytes] a map of Faro", "good", "never", "👍 for Monday",
-        "Thanks " * 80,
+        "Thanks " * 80, "Tak.", "Tak!",
     ],
 )  # fmt: skip
 def test_what_may_be_an_answer_is_not_junk(text: str) -> None:
@@ -138,6 +138,12 @@ def test_words_are_the_same_whatever_their_case_and_punctuation() -> None:
     assert words_key("My budget is $5,000") != words_key("My budget is $6,000")
     assert words_key("a b") != words_key("ab")
     assert words_key("👍") != words_key("🎉")
+
+
+def test_a_word_has_the_signs_on_its_letters() -> None:
+    assert words_key("मुझे केला पसंद है") != words_key("मुझे कोला पसंद है")
+    assert not repeats("मेरी बिल्ली को कोला पसंद है", ["मेरी बिल्ली को केला पसंद है"])
+    assert repeats("मेरी बिल्ली को केला पसंद है", ["मेरी बिल्ली को केला पसंद है।"])
 
 
 def test_a_duplicate_is_one_within_its_place_and_memory_of_it_is_bounded() -> None:
