@@ -36,7 +36,15 @@ _OPEN: Final = re.compile(
     |\bnoch\ offen\b|\boffene\ Frage\b""",
     re.IGNORECASE | re.VERBOSE,
 )
-_NEGATED: Final = re.compile(r"\b(?:not|never)\ |n['’]t\b|\b(?:if|unless|wenn|falls|nicht)\b", re.IGNORECASE)
+_NEGATED: Final = re.compile(
+    r"""\b(?:not|never)\ |n['’]t\b|\b(?:if|unless|wenn|falls|nicht)\b
+    |\b(?:when|once|until|before|whether)\ (?:I|we|they)\ (?:have\ |had\ |finally\ )*
+        (?:decided|agreed|settled|chose|picked)\b
+    |\b(?:nichts|nie|niemals|niemand|kein\w{0,2}|ob|bis|bevor|sobald)\b[^,;:]{0,60}\b(?:entschieden|beschlossen)\b
+    |\b(?:no|si|cuando|hasta\ que)\ (?:lo\ |la\ |nos\ )?hemos\b|\b(?:si|quand|dès\ que)\ (?:nous|on)\b
+    |决定不[了下]|(?:如果|要是|假如)我|等我们?决定""",
+    re.IGNORECASE | re.VERBOSE,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -199,11 +199,33 @@ def test_a_decision_closes_its_question_and_a_new_goal_is_the_intent() -> None:
         "If we decided to move, it would be to Porto.",
         "Have we decided where to go?",
         "I didn't decide that.",
+        "I will tell you once we have decided.",
+        "Wir haben noch nichts entschieden.",
+        "Es wurde kein Termin beschlossen.",
+        "Sag Bescheid, sobald wir das entschieden haben.",
+        "Todavía no hemos decidido el presupuesto.",
+        "No lo hemos decidido.",
+        "Si nous avons décidé, je te le dirai.",
+        "我们决定不了颜色。",
+        "如果我们决定搬家，我会告诉你。",
         "```\nWe decided to fail\n```",
     ],
 )
 def test_what_was_not_decided_is_no_decision(text: str) -> None:
     assert keep(Kept(), said(text)).decisions == ()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Wir haben beschlossen, keinen Keller zu mieten.",
+        "Hemos decidido no alquilar el sótano.",
+        "Nous avons décidé de ne rien changer.",
+        "我们决定用蓝色。",
+    ],
+)
+def test_what_was_decided_against_is_a_decision(text: str) -> None:
+    assert keep(Kept(), said(text)).decisions == (text,)
 
 
 def test_what_the_assistant_says_is_no_decision_of_anybody() -> None:
