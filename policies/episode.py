@@ -90,9 +90,11 @@ _BAD: Final = re.compile(
     |\byou(?:['’]re|\ are|\ were)\ wrong\b|\byou\ (?:misunderst\w+|got\ (?:it|that|this)\ wrong|made\ a\ mistake)
     |\bsame\ (?:error|exception|crash|problem|issue)\b|\banother\ error\b|\bwrong\ answer\b|\bmade\ it\ worse\b
     |\bno\ luck\b|\bno\ longer\ (?:works?|compiles?|runs?)\b
-    |\b(?:funktioniert|geht|klappt|stimmt|hilft)\ (?:(?:immer\ )?noch\ |leider\ |so\ |auch\ |aber\ ){0,3}nicht\b
+    |\b(?:(?:funktioniert|klappt|läuft)(?:\ es|\ das)?|geht|stimmt|hilft)\ (?:(?:immer|noch|leider|so|auch|aber|jetzt|nun
+        |wieder|gar|überhaupt|einfach|trotzdem)\ ){0,4}nicht\b
     |\bimmer\ noch\ (?:kaputt|falsch|(?:der|die|das)selbe)|\bdas\ (?:ist|war)\ (?:leider\ )?falsch\b
-    |\bne\ (?:marche|fonctionne)\ (?:toujours\ )?pas\b|\bc['’]est\ faux\b
+    |\b(?:ne|ça|cela)\ (?:marche|fonctionne)\ (?:(?:toujours|encore|vraiment|même)\ ){0,2}
+        (?:pas(?!\ mal\b)|plus(?=\ du\ tout\b|\W*\Z|[,;])|jamais|mal)\b|\bc['’]est\ faux\b
     |\bno\ funciona\b|\bsigue\ (?:sin\ funcionar|fallando)\b|\bes(?:tá)?\ (?:mal|incorrecto)\b""",
     re.IGNORECASE | re.VERBOSE,
 )
@@ -107,8 +109,8 @@ _GOOD: Final = re.compile(
     |\bno\ longer\ (?:broken|fail\w*|crash\w*|happen\w*|an?\ (?:issue|problem))
     |\bexactly\ what\ i\ (?:needed|wanted|meant)\b|\bthat(?:['’]s|\ is|\ was)\ (?:perfect|great|brilliant|excellent)\b
     |\A\W*(?:perfect|excellent|awesome|brilliant|great\ job|well\ done|perfekt|parfait|perfecto)\b
-    |\b(?:funktioniert|geht|klappt|läuft)\ (?:jetzt|nun|wieder|super|prima)\b
-    |\b(?:ça|cela)\ (?:marche|fonctionne)\b|\bya\ funciona\b""",
+    |\b(?:funktioniert|geht|klappt|läuft)\ (?:jetzt|nun|wieder|super|prima)\b(?!.{0,40}\b(?:nicht|nie|kaum|nur)\b)
+    |\b(?:ça|cela)\ (?:marche|fonctionne)\b(?!\ (?:presque|moins|à\ moitié|qu))|\bya\ funciona\b""",
     re.IGNORECASE | re.VERBOSE,
 )
 _THANKS: Final = re.compile(
