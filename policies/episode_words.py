@@ -17,7 +17,9 @@ from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
 from policies.episode import CHARS_READ_MAX, Said, prose
+from policies.fact_patterns_words import CAPITALS
 from policies.sentences import sentence_spans
+from policies.text import SIGNS
 
 TOPICS_MAX: Final = 8
 ENTITIES_MAX: Final = 16
@@ -27,7 +29,7 @@ TOOLS_MAX: Final = 32
 ITEM_CHARS_MAX: Final = 200
 _SENTENCES_MAX: Final = 2_000
 
-_WORD: Final = re.compile(r"[^\W\d_][\w’'-]{2,40}|[\u30a0-\u30ff]{2,12}|[\u4e00-\u9fff]{2,6}")
+_WORD: Final = re.compile(rf"[^\W\d_][\w{SIGNS}’'-]{{2,40}}|[\u30a0-\u30ff]{{2,12}}|[\u4e00-\u9fff]{{2,6}}")
 _STOPWORDS_TEXT: Final = """
     about above actually after again all almost also always and another any anything are aren't ask asked away back
     because been before being below better between both but call called came can can't cannot come could couldn't
@@ -97,8 +99,8 @@ def _terms(text: str) -> Counter[str]:
 # ---------------------------------------------------------------- entities
 
 _NAME: Final = re.compile(
-    r"(?:[A-ZÀ-ÖØ-Þ][\w’'&-]{1,40}|[A-ZÀ-ÖØ-Þ]{2,12})"
-    r"(?:[ ](?:(?:of|de|von|van|der|la)[ ])?[A-ZÀ-ÖØ-Þ][\w’'&-]{0,40}){0,3}"
+    rf"(?:[{CAPITALS}][\w’'&-]{{1,40}}|[{CAPITALS}]{{2,12}})"
+    rf"(?:[ ](?:(?:of|de|von|van|der|la)[ ])?[{CAPITALS}][\w’'&-]{{0,40}}){{0,3}}"
 )
 
 

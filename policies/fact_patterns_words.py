@@ -16,6 +16,10 @@ def word_set(words: str) -> frozenset[str]:
 
 
 SPACES: Final = re.compile(r"\s+")
+CAPITALS: Final = "A-Z" + "".join(char for char in map(chr, range(0xC0, 0x2000)) if char.isupper())
+"""Capital letters of Latin, Greek and Cyrillic, within a class of characters."""
+UNCASED: Final = "\u05d0-\u1c8f\u3040-\ud7af"
+"""Letters of scripts that have no capitals: Hebrew to Georgian, Japanese to Korean."""
 # "My new car" is a car, New York is no York.
 _ARTICLE: Final = r"(?i:the|a|an|my|our|your|his|her|its|their|this|that|these|those|some|any|of)"
 _LEADING: Final = re.compile(rf"(?:(?:{_ARTICLE}|new|current)\s+)+")

@@ -245,6 +245,13 @@ def test_entities_are_names_and_not_starts_of_sentences() -> None:
     assert set(entities_of(said)) == {"Ada Lovelace", "Lisbon", "Bob", "NASA", "University of Porto"}
 
 
+def test_names_and_words_are_whole_in_any_script() -> None:
+    text = "We bought the ŠKODA from Łukasz Żak in Łódź. Then we met Иван Петров there."
+    assert set(entities_of(talk(("user", text)))) == {"ŠKODA", "Łukasz Żak", "Łódź", "Иван Петров"}
+    topics = topics_of(talk(("user", "परियोजना की समय सीमा शुक्रवार है। परियोजना बड़ी है।")))
+    assert "परियोजना" in topics and "शुक्रवार" in topics
+
+
 def test_files_and_addresses_are_those_touched_without_credentials() -> None:
     said = [
         Said(UUID(int=0), "user", "Look at src/app/main.py, not Node.js or e.g. this, see https://ada:pw@h.io/a/b.html?k=s#x."),
