@@ -26,8 +26,9 @@ OWN: Final = _any(
     r"\byour (?:memory|notes|last)\b|\byou (?:said|told|mentioned|remember|suggested)\b",
     r"\b(?:earlier|previous(?:ly)?|conversation)\b",
     r"\b(?:ich|wir|uns|mir|mich|mein\w*|unser\w*)\b",
-    r"\b(?:je|nous|mon|ma|mes|notre|nos)\b|\bj'",
-    r"\b(?:yo|nosotros|mi|mis|nuestr[oa]s?)\b",
+    r"\b(?:je|moi|nous|mon|ma|mes|mienne?s?|notre|nos)\b|\b[jm]'",
+    r"\b(?:yo|nosotros|mí|mi|mis|mí[oa]s?|nuestr[oa]s?|conmigo|tengo|tenemos|soy|somos|estoy|estamos|(?<!en )vivo|vivimos|gano"
+    r"|debo|debemos|sufro|padezco|puedo|podemos)\b",
     r"我|咱",
 )
 # "Search the web for ..."
