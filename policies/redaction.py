@@ -48,7 +48,7 @@ FAMILIES = (
 )
 """Closed: what may stand behind `redacted:`. A text cannot hide a secret by writing it inside a placeholder."""
 
-RULES = "4"
+RULES = "5"
 """Raised with every change of what a detector finds. A memory version says what it was cleaned by (`memory_versions.
 cleaned_by`); what another version cleaned is looked at again before a prompt may have it."""
 PLACEHOLDER = re.compile(r"\[redacted:(?:" + "|".join(FAMILIES) + r")\]")

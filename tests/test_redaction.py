@@ -134,6 +134,20 @@ CONTEXTS = [
     "Kata sandi: {p}",
     "הסיסמה שלי היא {p}",
     "รหัสผ่าน: {p}",
+    "Lösenordet är {p}",
+    "Passordet er {p}",
+    "Adgangskoden til wifi er {p}",
+    "Salasanani on {p}",
+    "Slaptažodis yra {p}",
+    "Паролата е {p}",
+    "Пароль на вайфай: {p}",
+    "รหัสผ่านคือ {p}",
+    "รหัสผ่านของฉันคือ {p}",
+    "मेरा पासवर्ड है {p}",
+    "Das Passwort der Datenbank ist {p}",
+    "Das Passwort zum Router lautet {p}",
+    "La password della rete è {p}",
+    "Heslo k wifi je {p}",
     "login: bob, pw: {p}",
     "password:\n{p}",
     "Username: bob\r\nPassword:\r\n{p}\r\n",
@@ -203,6 +217,18 @@ def test_no_secret_survives_beside_its_key(context: str) -> None:
 @pytest.mark.parametrize("context", [one for one in CONTEXTS if "{p}" in one])
 def test_a_password_with_signs_of_a_variable_in_it_is_one(context: str, password: str) -> None:
     assert password not in REDACTOR.redact(context.format(p=password)).text
+
+
+@pytest.mark.parametrize(
+    ("said", "password"),
+    [
+        ("Ο κωδικός μου είναι {}", "Θάλασσα" + "2024!"),
+        ("הסיסמה שלי היא {}", "שלום" + "2024!"),
+        ("كلمة المرور هي {}", "مفتاح" + "2024!"),
+    ],
+)
+def test_a_password_in_the_letters_of_its_language_is_one(said: str, password: str) -> None:
+    assert password not in REDACTOR.redact(said.format(password)).text
 
 
 @pytest.mark.parametrize(

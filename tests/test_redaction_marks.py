@@ -35,7 +35,7 @@ SOURCES = (
     "memory/adapters/secret_hidden.py",
     "memory/adapters/secret_samples.py",
 )
-KNOWN = {"4": "4479e5567b60157c"}
+KNOWN = {"5": "0c6be2145abdf319"}
 REDACTOR = Redactor(secret_detectors())
 KEY = "ghp" + "_" + "a1B" + "".join(random.Random(8).choices(string.ascii_letters + string.digits, k=33))
 

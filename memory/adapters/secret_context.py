@@ -30,7 +30,7 @@ _KEYS_OF_PEOPLE = (
     'passw|pwd|pw:|pw=|psk|passphrase|passcode|_pass|-pass|pass=|pass:|pass"|credentials|creds|mot de passe|motdepasse'
     "|contraseña|contrasena|senha|kennwort|wachtwoord|lösenord|hasło|haslo|parola|şifre|salasana|adgangskode|пароль"
     "|密码|密碼|口令|パスワード|비밀번호|पासवर्ड|كلمة المرور|كلمة السر|mật khẩu|mdp|contrasenya|heslo|geslo|lozink"
-    "|passord|jelsz|slaptažod|kata sandi|κωδικό|סיסמ|รหัสผ่าน"
+    "|passord|парола|jelsz|slaptažod|kata sandi|κωδικό|סיסמ|รหัสผ่าน"
 )
 _KEYS_OF_PROGRAMS = (
     "token|secret|key|schlüssel|clé|clave|chave|chiave|jeton|токен|секрет|ключ|密钥|秘钥|令牌|秘密鍵|トークン|キー|토큰|비밀키"
@@ -49,16 +49,20 @@ _KEY_BEFORE = re.compile(
 _NOT_SECRET = re.compile(
     r"public|csrf|xsrf|cancel|next|page|continu|syntax|pubkey|primary|foreign|design|stop|pad|mask|authenticity|verification"
 )
-# Words that are written together with "my" or "the": şifrem, salasanani, jelszavam, κωδικός.
-_WITH_ENDINGS = frozenset(("şifre", "parola", "salasana", "jelsz", "lozink", "geslo", "slaptažod", "κωδικό", "סיסמ"))
-_ENDING = re.compile(r"\w{0,6}")
+# Words that are written together with "my" or "the": şifrem, salasanani, jelszavam, κωδικός, lösenordet, паролата.
+_WITH_ENDINGS = frozenset(
+    ("şifre", "parola", "salasana", "jelsz", "lozink", "geslo", "slaptažod", "κωδικό", "סיסמ", "lösenord", "passord")
+    + ("adgangskode", "парола")
+)
+_ENDING = re.compile(r"\w{0,6}(?: (?:on|yra)(?=\s))?")  # with the "is" of Finnish and Lithuanian
 _NAME_LEFT = re.compile(r"[A-Za-z0-9_.\-]{0,40}$")
 _TAIL = r"(?P<tail>(?:[_-]?(?:value|plain|base64|b64|prod|production|dev|staging|live|string|hash|\d{1,3})){0,2})"
 _GAP = r"""(?:\[\d{0,4}\]|\\{0,3}["'`\]*_]){0,4}"""
 _TYPE = r"""(?:\s{0,2}:\s{0,2}&?'?[A-Za-z_][\w.\[\]<>| ]{0,40}?(?=\s{0,4}=)|[ ]string(?=[ ]=))?"""
 # Whose or what for, before the value: "for the router", "du wifi", "của tôi".
 _OF = (
-    r"""\s+(?:(?:for|to|of|für|vom|des|pour|du|de|para|del|do|da|per|voor|till|для|от|к)\s[^\n:=]{1,40}?"""
+    r"""\s+(?:(?:for|to|of|für|fürs|vom|von|zum|zur|der|des|pour|du|de|para|del|della|do|da|per|voor|till|til|k|na|для"""
+    r"""|от|к|на)\s[^\n:=]{1,40}?"""
     r"""|mea|saya|của tôi|μου|שלי)"""
 )
 _SIGN = (
@@ -67,15 +71,15 @@ _SIGN = (
     r"""|\s{0,4},\s{0,4}(?=\\{0,3}["'])|\((?=\\{0,3}["'])|\s{0,4}\|\s{0,4}"""
     r"""|["']?\s{1,4}(?:value|content)\s{0,2}=\s{0,2}|>(?=[^<\s]{4,})|["']?\s{0,8}\n\s{0,16}value:\s{0,4}"""
     rf"""|(?:{_OF})?\s{{1,3}}"""
-    r"""(?:is|was|ist|lautet|heißt|war|est|c'est|es|era|é|è|jest|je|är|er|to|este|là|adalah|это|είναι|هي|היא|—|–|→|-):?"""
+    r"""(?:is|was|ist|lautet|heißt|war|est|c'est|es|era|é|è|jest|je|är|er|to|este|là|adalah|это|е|είναι|هي|היא|है|—|–|→|-):?"""
     r"""\s{1,3}(?:now\s|:\s)?"""
     rf"""|{_OF}\s{{0,2}}[:：]\s{{0,3}}"""
-    r"""|[ \t]?(?:是|为|為|は|：|는|은)[ \t]{0,2}|[ \t]{1,3}|\s{0,2}\n\s{0,4})"""
+    r"""|[ \t]?(?:是|为|為|は|：|는|은|(?:ของ(?:ฉัน|ผม|เรา))?คือ)[ \t]{0,2}|[ \t]{1,3}|\s{0,2}\n\s{0,4})"""
 )
 _FLAG_SIGN = r"(?P<flag_sign>[ \t]{1,4}|\s{0,2}\\\n\s{0,16})"
 _VALUE = (
     r"""(?:(?P<open>\\{0,3}["'`])(?P<quoted>[^"'`\n\\]{1,512}+(?:\\(?!["'`])[^"'`\n\\]{0,128}+){0,16})(?:\\{0,3}["'`])"""
-    r"""|(?:\*\*|\\{0,3}["'`])?(?P<bare>[!-~À-ɏЀ-ӿ](?<![\s"'`<>,;()\[\]])[^\s"'`<>,;()\[\]，。、！]{2,511}+)(?P<after>[(\[]?))"""
+    r"""|(?:\*\*|\\{0,3}["'`])?(?P<bare>[!-~À-ӿ\u05d0-\u05ea\u0620-\u06ff](?<![\s"'`<>,;()\[\]])[^\s"'`<>,;()\[\]，。、！،؛۔]{2,511}+)(?P<after>[(\[]?))"""
 )
 _ASSIGN = re.compile(_TAIL + _GAP + _TYPE + _SIGN + r"(?:@|b|r|f|u)?" + _VALUE, re.IGNORECASE)
 _FLAG = re.compile(_TAIL + _FLAG_SIGN + _VALUE, re.IGNORECASE)
