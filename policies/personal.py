@@ -66,7 +66,7 @@ _UNSPACED: Final = (
 )
 _UNSPACED_ONE: Final = re.compile(f"[{_UNSPACED}]")
 _ESCAPE: Final = re.compile(r"\\[nrt]")
-_CALL: Final = re.compile("电话|手机|電話|携帯|전화")
+_CALL: Final = re.compile("电话|手机|電話|手機|携帯|전화|휴대폰|핸드폰|โทร|เบอร์|มือถือ")
 # No-break and narrow spaces, the no-break hyphen, wide and Arabic digits, wide signs of a telephone number.
 _PLAIN: Final = str.maketrans(
     "\u00a0\u2007\u2009\u202f\u3000\u2011＋－（）．／" + "０１２３４５６７８９" + "٠١٢٣٤٥٦٧٨٩" + "۰۱۲۳۴۵۶۷۸۹",
@@ -81,7 +81,7 @@ def _readable(text: str) -> str:
     text = _ESCAPE.sub("\n\n", text)
     if text.isascii():
         return text
-    return _apart(_CALL.sub("☎ ", text).translate(_PLAIN))
+    return _apart(_CALL.sub(lambda found: "☎".ljust(len(found[0])), text).translate(_PLAIN))
 
 
 def _apart(text: str) -> str:
@@ -135,9 +135,16 @@ _AMERICAN: Final = re.compile(
     r"(?<![\w.+-])(?:1[ .-])?(?:\([2-9]\d\d\) ?|[2-9]\d\d[ .-])[2-9]\d\d[ .-]\d{4}(?![\w.-]?\d)"
 )
 _CHINESE: Final = re.compile(r"(?<![\d.+-])1[3-9]\d[ -]?\d{4}[ -]?\d{4}(?![.-]?\d)")
+# What a number is called, with what is written on to it: Telefonnummer, telefonu, телефона, הטלפון.
+_TELEPHONE: Final = (
+    r"tel|tel[eé](?:fon|foon|fón|móve)\w{0,12}|telephone|phone|mobiel\w{0,8}|mobil(?:e|ní|nr|telefon\w{0,8}|nummer)?|cell"
+    r"|handy(?:nummer|nr)?|rufnummer|celular|cellulare|komórk\w{1,4}|gsm|m[oó]vil|portable|fax|whatsapp|sms|call|text|ring"
+    r"|reach|тел|телефон\w{0,4}|мобильн\w{1,4}|мобільн\w{1,4}|τηλ|τηλέφων\w{1,3}|κινητό|(?:ال)?هاتف\w{0,3}|(?:ال)?جوال\w{0,3}"
+    r"|ה?טלפון|ה?נייד|điện thoại|sđt"
+)
 _CALLED: Final = re.compile(
-    r"(?:\b(?:tel(?:e(?:phone|fon|fono|fone))?|phone|mobile|cell|handy|m[oó]vil|portable|fax|whatsapp|sms|call|text|ring"
-    r"|reach)\b|t[ée]l[ée]phone|☎)[^\d\n+]{0,24}(?P<number>\(?" + _DIGITS % (6, 14) + r")(?![\w%])",
+    rf"(?:\b(?:{_TELEPHONE})\b|t[ée]l[ée]phone|फ़ोन|फोन|मोबाइल|☎)[^\d\n+]{{0,24}}"
+    r"(?P<number>\(?" + _DIGITS % (6, 14) + r")(?![\w%])",
     re.IGNORECASE,
 )
 

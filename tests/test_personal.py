@@ -104,6 +104,20 @@ def test_a_number_with_its_name_before_it_is_one() -> None:
     assert done == "my phone is [redacted:phone] and my PESEL: [redacted:national-id]"
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Mi teléfono es {}", "Mi número de teléfono: {}", "Telefonnummer: {}", "Meine Handynummer ist {}",
+        "Meine Mobilnummer: {}", "Mijn telefoonnummer is {}", "Mój numer telefonu to {}", "Moje telefonní číslo je {}",
+        "Il mio cellulare è {}", "Meu celular é {}", "O meu telemóvel é {}", "Мой телефон: {}", "Тел. {}",
+        "номер телефона {}", "Το τηλέφωνό μου είναι {}", "رقم هاتفي هو {}", "הטלפון שלי הוא {}", "मेरा फ़ोन नंबर {}",
+        "Số điện thoại của tôi là {}", "เบอร์โทรของฉันคือ {}", "휴대폰 번호는 {}", "手機號碼是{}",
+    ],
+)  # fmt: skip
+def test_a_telephone_number_is_one_behind_its_name_in_any_language(said: str) -> None:
+    assert redactor("mask").redact(said.format("0612 345 678")).text == said.format("[redacted:phone]")
+
+
 @pytest.mark.parametrize("card", FOUND["card"])
 @pytest.mark.parametrize("beside", ["{} 12/27", "{} 12/27 123", "{} 123", "12/27 {}", "{} 0928, Ada"])
 def test_a_card_is_found_beside_its_end_and_its_check_number(card: str, beside: str) -> None:
