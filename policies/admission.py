@@ -18,6 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from policies.text import SIGNED_WORD
+
 
 @dataclass(frozen=True, slots=True)
 class Features:
@@ -118,9 +120,15 @@ SMALL_GATE: Final = 0.18
 SMALL_SCOPE: Final = 64
 _ENOUGH_TERMS: Final = 4
 _OWN_WORDS: Final = frozenset(
-    """my mine our ours i we mein meine meinen ich mon ma mes je notre mi mis nuestro yo meu minha mio mia""".split()  # noqa: SIM905  a list of words reads better as text
+    """my mine our ours i we mein meine meinen meinem meiner meines ich wir unser unsere unseren unserem unserer unseres
+    mon ma mes je nous notre nos mi mis mío mía míos mías yo nuestro nuestra nuestros nuestras tengo llamo
+    meu minha meus minhas nosso nossa moro mio mia miei mie nostro nostra abito ik mijn wij jag
+    jeg mój moja moje mojego mojej moim mieszkam můj moji minun minä benim bizim tôi saya
+    я мой моя моё мое мои моего моей моему моим моих мою мы наш наша наше наши мій моє мої моєї ми εγώ μου μας أنا אני שלי
+    मैं मेरा मेरी मेरे हमारा हमारी हमारे 내 제 내가 제가 나는 저는 나의 저의 우리""".split()  # noqa: SIM905  a list of words reads better as text
 )
-_WORD: Final = re.compile(r"[^\W\d_]+")
+# Parts of words, and words of scripts that set no blanks; 私 alone is "private" in Chinese.
+_OWN_PART: Final = re.compile(r"\b[jm]['’](?=\w)|\b(?<!in )(?<!en )vivo\b|我|私(?=[のはがをにも])|僕|俺|ฉัน|ผม")
 
 
 def breadth_of(coverage: float, query_terms: int) -> float:
@@ -130,7 +138,8 @@ def breadth_of(coverage: float, query_terms: int) -> float:
 
 def is_personal(query: str) -> bool:
     """Whether a query speaks of the speaker's own things. "me" does not count: "tell me a joke" is about nobody."""
-    return "我" in query or not _OWN_WORDS.isdisjoint(_WORD.findall(query.casefold()))
+    said = query.casefold()
+    return _OWN_PART.search(said) is not None or not _OWN_WORDS.isdisjoint(SIGNED_WORD.findall(said))
 
 
 def probability(features: Features, coefficients: Coefficients) -> float:
