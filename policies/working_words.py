@@ -13,13 +13,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from policies.sentences import sentence_spans
+from policies.text import SIGNS
 
 STEPS_MAX: Final = 20
 STEP_CHARS_MAX: Final = 200
 _SENTENCES_MAX: Final = 64
 _HIDDEN: Final = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|^[ \t]*>[^\n]*", re.DOTALL | re.MULTILINE)
-_WORD: Final = re.compile(r"[^\W_]+")
-_CJK: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff]")
+_WORD: Final = re.compile(rf"[^\W_]+(?:[{SIGNS}]+[^\W_]*)*")
+# Letters that say as much as a word, or are one: of Chinese, Japanese, Korean, Thai, Lao, Burmese and Khmer.
+_CJK: Final = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff]")
 _WORDS_MIN: Final = 3
 _CJK_MIN: Final = 4
 
@@ -123,8 +125,8 @@ _CHANGE: Final = re.compile(
 _DROPS: Final = re.compile(
     _LEAD
     + r"""(?:forget\ (?:about\ )?(?:that|it|this|the)\b|never\ ?mind\b|scrap\ (?:that|it|the)\b|drop\ (?:that|it)\b
-    |I(?:['’]ve|\ have)?\ changed\ my\ mind\b|change\ of\ plans?\W*\Z|planänderung\W*\Z|vergiss\ (?:das|es)\b
-    |oublie[sz]?\ (?:ça|cela)\b|olvida(?:te\ de)?\ (?:eso|lo)\b|cambio\ de\ planes?\W*\Z|算了)""",
+    |I(?:['’]ve|\ have)?\ changed\ my\ mind\b|change\ of\ plans?\W*\Z|planänderung\W*\Z|vergiss\ (?:das|es)\b(?!.{0,80}\bnicht\b)
+    |oublie[sz]?\ (?:ça|cela)\b|olvida(?:te\ de)?\ (?:eso|lo)\b|cambio\ de\ planes?\W*\Z|算了(?!一|下|半|两|几|算))""",
     re.IGNORECASE | re.VERBOSE,
 )
 _BEHIND_THE_MARK: Final = " \t\n\"'’”»)]*_"
@@ -282,7 +284,8 @@ _ALL_DONE: Final = re.compile(
 )
 _NOT_SURE: Final = re.compile(
     r"""\b(?:if|when|once|until|unless|after|before|as\ soon\ as|should|will|would|not|never|to\ be|must|needs?|cannot
-    |almost|nearly|half|wenn|falls|sobald|bis|bevor|nicht|fast|pas|quand|cuando|aún)\b|n['’]t\b|[?？]\W*\Z""",
+    |almost|nearly|half|wenn|falls|sobald|bis|bevor|nicht|fast|beinahe|kaum|ob|pas|quand|si|avant|presque|jamais
+    |une\ fois|dès\ que|cuando|aún|antes|casi|nunca|una\ vez)\b|n['’]t\b|[?？]\W*\Z""",
     re.IGNORECASE | re.VERBOSE,
 )
 _STEPPED: Final = re.compile(r"\b(?:steps?|schritte?n?|étapes?|pasos?|tasks)\b", re.IGNORECASE)

@@ -170,7 +170,12 @@ def test_a_plan_is_its_steps_and_what_was_reported_done() -> None:
 
 @pytest.mark.parametrize(
     "report",
-    ["When step 2 is done, tell me.", "Is step 2 done?", "Step 2 is not done yet.", "Step 2 will be done soon."],
+    [
+        "When step 2 is done, tell me.", "Is step 2 done?", "Step 2 is not done yet.", "Step 2 will be done soon.",
+        "Si l'étape 2 est terminée, passe à la suite.", "Dis-moi si l'étape 2 est terminée.",
+        "Une fois que l'étape 2 est terminée, on continue.", "Si el paso 2 está hecho, dímelo.",
+        "Una vez que el paso 2 está hecho, seguimos.",
+    ],  # fmt: skip
 )
 def test_a_wish_is_no_report(report: str) -> None:
     assert done("Build me a tool.", PLAN, report) == []
@@ -224,6 +229,27 @@ def test_an_answered_question_is_closed_and_one_without_an_answer_is_not() -> No
     assert still_open(asked, "I don't know that.", "All right.", "The hosting? Bob pays for it.") == []
     assert still_open(asked, "I don't know that.", "All right.", "Sure, tell me.") == [("user", asked)]
     assert still_open(asked, "I don't know that.", "Never mind.", "Sure.") == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "unknown", "answer"),
+    [
+        ("서버 비용은 누가 내나요?", "I don't know that.", "서버 비용은 밥이 냅니다."),
+        ("परियोजना की समय सीमा कब है?", "I don't know that.", "परियोजना की समय सीमा शुक्रवार है।"),
+    ],
+)
+def test_a_question_that_was_missed_is_closed_by_a_later_answer_in_any_script(
+    asked: str, unknown: str, answer: str
+) -> None:
+    assert still_open(asked, unknown) == [("user", asked)]
+    assert still_open(asked, unknown, "Good.", answer) == []
+
+
+@pytest.mark.parametrize("said", ["Vergiss das nicht.", "Bitte vergiss es nicht!", "算了一下，总共三百元。"])
+def test_what_only_looks_like_a_never_mind_drops_nothing(said: str) -> None:
+    asked = "Who pays for the hosting?"
+    assert still_open(asked, "I don't know that.", said) == [("user", asked)]
+    assert still_open(asked, "I don't know that.", "Vergiss das.") == []
 
 
 def test_tools_do_not_answer_and_the_answer_behind_them_does() -> None:
