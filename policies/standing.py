@@ -17,7 +17,7 @@ Standing = Literal["always", "when asked"]
 # A longer text is a task that holds such a sentence, not an instruction.
 CHARS_MAX: Final = 400
 _OPENING: Final = re.compile(
-    r"\W*(?:please,? )?(?:always|never|from now on|going forward|in (?:the )?future|whenever|every time"
+    r"\W*(?:please,? )?(?:always|never(?! ?mind\b)|from now on|going forward|in (?:the )?future|whenever|every time"
     r"|when(?:ever)? i ask|don't ever|remember to (?:always|never)"
     r"|i(?:'d| would)? (?:want|like|need) you to (?:always|never))\b"
 )
