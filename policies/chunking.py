@@ -12,6 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from policies.text import whole_at
+
 CHARS_MAX: Final = 800
 """Characters of a chunk. The embedding reads windows of 200 tokens: of running prose (the licence texts of Debian) 99 %
 of chunks of this size are one window, of this project's own dense pages 40 %, the rest two; at 1,000 it is 93 and 17 %.
@@ -216,4 +218,4 @@ def _border(text: str, low: int, high: int) -> int:
         ends = [match.end() for match in pattern.finditer(text, begin, high)]
         if ends and low < ends[-1] <= high:
             return ends[-1]
-    return high
+    return whole_at(text, low, high)

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal, get_args
 from policies.fact_patterns_words import KIN_MANY, KIN_ONE, PETS, as_name, as_object
 from policies.persona import FACETS, LANGUAGES
 from policies.persona import checked as checked_facets
+from policies.text import whole_at
 
 Type = Literal[
     "person",
@@ -261,4 +262,4 @@ def related(source: str, type_: str, target: str, properties: Mapping[str, Any] 
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= SHOWN_CHARS_MAX else text[: SHOWN_CHARS_MAX - 1].rstrip() + "…"
+    return text if len(text) <= SHOWN_CHARS_MAX else text[: whole_at(text, 0, SHOWN_CHARS_MAX - 1)].rstrip() + "…"

@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from policies.text import whole_at
+
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?…؟۔։።፧।॥။។])\s+|(?<=[。！？])|\n+")
 CHARS_MAX: Final = 300
 
@@ -32,7 +34,7 @@ def _add(text: str, start: int, end: int, spans: list[tuple[int, int]]) -> None:
     end = start + len(piece.strip())
     while end - start > CHARS_MAX:
         space = text.rfind(" ", start + 1, start + CHARS_MAX)
-        cut = space if space > 0 else start + CHARS_MAX
+        cut = space if space > 0 else whole_at(text, start, start + CHARS_MAX)
         spans.append((start, cut))
         start = cut + (space > 0)
     if end > start:

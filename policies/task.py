@@ -9,6 +9,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
+from policies.text import whole_at
+
 Status = Literal["queued", "running", "blocked", "validating", "done", "failed", "cancelled"]
 
 MOVES: Final[Mapping[Status, tuple[Status, ...]]] = {
@@ -56,4 +58,4 @@ def told(status: Status, title: str, notes: str = "", output: str = "") -> str:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= SHOWN_CHARS_MAX else text[: SHOWN_CHARS_MAX - 1].rstrip() + "…"
+    return text if len(text) <= SHOWN_CHARS_MAX else text[: whole_at(text, 0, SHOWN_CHARS_MAX - 1)].rstrip() + "…"

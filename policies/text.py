@@ -45,6 +45,20 @@ def is_sign(code: int) -> bool:
     return unicodedata.category(chr(code)) in ("Mn", "Mc")
 
 
+def whole_at(text: str, low: int, at: int) -> int:
+    """The last place in (low, at] that parts no letter from the signs on it, and no emoji from what it is made of; `at`
+    where there is none.
+    """
+    place = at
+    while low < place < len(text) and (_goes_on(text[place]) or text[place - 1] == "\u200d"):
+        place -= 1
+    return place if place > low else at
+
+
+def _goes_on(char: str) -> bool:
+    return char == "\u200d" or "\U0001f3fb" <= char <= "\U0001f3ff" or is_sign(ord(char))
+
+
 SIGNS: Final = "".join(map(chr, filter(is_sign, chain(range(0x300, 0x1D00), range(0xA800, 0xAC00)))))
 SIGNED_WORD: Final = re.compile(f"[\\w{SIGNS}]+")
 """A word with the signs on its letters, which are no word characters: to \\w+ a word of Hindi is several letters."""

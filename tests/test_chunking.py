@@ -121,6 +121,14 @@ def test_a_text_without_borders_is_cut_all_the_same() -> None:
     assert sum(piece.end - piece.start for chunk in chunks for piece in chunk.pieces if not piece.again) == 10_000
 
 
+def test_a_text_of_another_script_is_cut_at_its_sentences_and_between_whole_letters() -> None:
+    sentence = "मेरी बहन दिल्ली में रहती है और काम करती है। "
+    (first, *_) = chunked([Block(sentence * 40, "paragraph", 0, 40 * len(sentence))])
+    assert first.text.endswith("।")
+    for chunk in chunked([Block("กี่" * 900, "paragraph", 0, 2_700)]):
+        assert chunk.text.startswith("ก") and chunk.text.endswith("่")
+
+
 def test_headings_are_carried_and_end_with_their_section() -> None:
     body = SENTENCE * 4
     plant, furnace, coast = ("heading", "Plant", 1), ("heading", "Furnace", 2), ("heading", "Coast", 1)

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from memory.read.extract import SentenceCompressor
 from memory.read.lexical import query_terms
+from policies.sentences import sentence_spans
 
 compress = SentenceCompressor().compress
 
@@ -26,6 +27,16 @@ def test_the_sentence_that_answers_is_kept_and_what_is_left_out_is_marked() -> N
     assert len(short) <= 120 + 4
     assert short.startswith("… ")
     assert short.endswith(" …")
+
+
+@pytest.mark.parametrize("word", ["กี่", "कि", "é".replace("é", "e\u0301"), "👩\u200d💻", "👍🏽"])
+def test_what_is_cut_parts_no_letter_from_its_signs(word: str) -> None:
+    text = word * 400
+    for chars in range(100, 100 + len(word)):
+        short = compress(text, (0, len(text)), {}, chars).strip("… ")
+        assert short and len(short) % len(word) == 0
+    for start, end in sentence_spans(text):
+        assert start % len(word) == end % len(word) == 0
 
 
 @pytest.mark.parametrize(

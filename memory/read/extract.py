@@ -14,6 +14,7 @@ from typing import Final
 
 from memory.read.lexical import tokenise
 from policies.sentences import sentence_spans
+from policies.text import whole_at
 
 # Worth in mean idf of a query term. Share of the words of BEAM-100K's answers in the block (`python -m
 # bench.tune_recall --block`) .445 with the neighbours and .441 without; the starts move nothing there (.436-.445), and
@@ -35,7 +36,7 @@ class SentenceCompressor:
         spans = sentence_spans(text, begin, end)
         words = [frozenset(tokenise(text[a:b])).intersection(terms) for a, b in spans]
         worth = _worth(spans, words, shown, terms)
-        chosen = _chosen(spans, words, worth, terms, chars_max)
+        chosen = _chosen(text, spans, words, worth, terms, chars_max)
         return _joined(text, chosen) if chosen else _cut(text, shown[0], shown[0] + chars_max)
 
 
@@ -70,6 +71,7 @@ def _inside(sentence: tuple[int, int], shown: tuple[int, int]) -> float:
 
 
 def _chosen(
+    text: str,
     spans: Sequence[tuple[int, int]],
     words: Sequence[frozenset[str]],
     worth: Sequence[float],
@@ -88,7 +90,7 @@ def _chosen(
         if end - start >= room:
             if chosen:
                 continue
-            end = start + room - 1
+            end = whole_at(text, start, start + room - 1)
         room -= end - start + 1
         chosen.append((start, end))
         for word in words[best]:
@@ -111,4 +113,5 @@ def _joined(text: str, spans: Sequence[tuple[int, int]]) -> str:
 
 def _cut(text: str, start: int, end: int) -> str:
     """A range of one long sentence, its cuts marked."""
+    end = whole_at(text, start, end)
     return ("…" if start else "") + text[start:end].strip() + ("…" if end < len(text) else "")

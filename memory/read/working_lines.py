@@ -16,6 +16,7 @@ from uuid import UUID
 from memory.ids import derived_id
 from memory.model import Candidate, Recall
 from policies.labels import Sensitivity
+from policies.text import whole_at
 from policies.working import Open, Plan, Planned, Quote, WorkingContext
 
 LINES_MAX: Final = 4  # objective, plan, two questions
@@ -87,7 +88,7 @@ def _steps(plan: Plan) -> str:
 
 
 def _cut(text: str, chars_max: int) -> str:
-    return text if len(text) <= chars_max else text[: chars_max - 1].rstrip() + "…"
+    return text if len(text) <= chars_max else text[: whole_at(text, 0, chars_max - 1)].rstrip() + "…"
 
 
 def _line(of: Candidate, what: str, role: str, content: str, quotes: Sequence[Quote]) -> Candidate:
