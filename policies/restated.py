@@ -12,18 +12,27 @@ import re
 from datetime import UTC, datetime
 from typing import Final
 
-from policies.extraction import facts_in, normalised
+from policies.extraction import facts_in
 from policies.fact import Fact
+from policies.fact_patterns_words import as_object
 from policies.reconcile import OBJECT_CHARS_MAX
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _WORDS_MAX: Final = 12
 # More than an object: another clause, or a word that says whether, since when, or whose.
 _MORE: Final = re.compile(
-    r"[.!?;:\n]\s|,|\b(?:not|no|never|but|and|or|until|since|when|if|because|who|which|used|former|formerly|was|were"
+    r"[.!?;:\n]\s|[,，、；。]|\b(?:not|no|never|but|and|or|until|since|when|if|because|who|which|used|former|formerly|was|were"
     r"|before|after|anymore|maybe|perhaps|instead|rather|than)\b",
     re.IGNORECASE,
 )
+# Scripts that set no blanks between words, and Hangul, whose particles are written on.
+_UNSPACED: Final = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]")
+
+
+def as_words(words: str) -> str:
+    """A pattern that finds these words whole, as far as their script shows where one ends."""
+    before = "" if _UNSPACED.match(words) else r"(?<!\w)"
+    return before + re.escape(words) + ("" if _UNSPACED.match(words[-1:]) else r"(?!\w)")
 
 
 def restated(old: Fact, sentence: str) -> str | None:
@@ -51,11 +60,11 @@ def _in_its_place(old: Fact, sentence: str) -> str | None:
     words = new[len(before) : stop].strip()
     if not words or _MORE.search(words) or len(words.split()) > _WORDS_MAX or len(words) > OBJECT_CHARS_MAX:
         return None
-    return normalised(words) or None
+    return as_object(words) or None
 
 
 def _around(statement: str, words: str) -> tuple[str, str]:
     """What stands before and behind the object in its sentence, casefolded; empty unless it stands there once."""
     folded = " ".join(statement.split()).casefold()
-    parts = re.split(rf"\b{re.escape(words)}(?!\w)", folded)
+    parts = re.split(as_words(words), folded)
     return (parts[0], parts[1]) if len(parts) == 2 else ("", "")

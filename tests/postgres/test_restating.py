@@ -125,6 +125,8 @@ OLD = Fact("user", "lives_in", "berlin", "The user lives in Berlin.", (0, 1))
         ("The user lives in Munich.", "munich"),
         ("The user lives in  the old town of Munich", "old town of munich"),
         ("I live in Munich.", "munich"),
+        ("The user lives in Athens.", "athens"),
+        ("The user lives in Buenos Aires.", "buenos aires"),
         ("The user lives in Munich since 2020.", None),
         ("The user lives in Munich, not Berlin.", None),
         ("The user lives in Munich. Their cat too.", None),
@@ -139,6 +141,28 @@ OLD = Fact("user", "lives_in", "berlin", "The user lives in Berlin.", (0, 1))
 )
 def test_the_object_of_a_new_sentence(sentence: str, object_: str | None) -> None:
     assert restated(OLD, sentence) == object_
+
+
+@pytest.mark.parametrize(
+    ("object_", "statement", "sentence", "becomes"),
+    [
+        ("柏林", "用户住在柏林。", "用户住在慕尼黑。", "慕尼黑"),
+        ("柏林", "用户住在柏林。", "用户住在慕尼黑，不是柏林。", None),
+        ("베를린", "사용자는 베를린에 산다.", "사용자는 뮌헨에 산다.", "뮌헨"),
+        ("เบอร์ลิน", "ผู้ใช้อาศัยอยู่ที่เบอร์ลิน", "ผู้ใช้อาศัยอยู่ที่มิวนิก", "มิวนิก"),
+    ],
+)
+def test_the_object_of_a_new_sentence_in_a_script_without_blanks(
+    object_: str, statement: str, sentence: str, becomes: str | None
+) -> None:
+    assert restated(Fact("user", "lives_in", object_, statement, (0, 1)), sentence) == becomes
+
+
+async def test_a_turn_in_chinese_that_says_what_was_written_anew_is_not_out_of_date(store: Stores) -> None:
+    await say(store, fact("柏林", statement="用户住在柏林。"), content="我住在柏林，以前住在慕尼黑。")
+    await edit(store, "柏林", "用户住在慕尼黑。")
+    (row,) = await shown(store)
+    assert len(row.event_ids) == 1 and row.outdates == ()
 
 
 async def test_as_of_a_moment_before_the_edit_the_fact_rests_on_its_turn(store: Stores) -> None:

@@ -22,7 +22,7 @@ from memory.stored import MemoryChange
 from policies import procedure
 from policies.fact import Fact
 from policies.reconcile import content_key
-from policies.restated import restated
+from policies.restated import as_words, restated
 from policies.text import storable
 
 _TRIPLE: Final = ("subject", "predicate", "object", "category", "cardinality", "negated", "qualifiers")
@@ -101,7 +101,7 @@ async def _correct_turns(tx: Transaction, place: Place, memory_id: UUID, says: C
 
 
 def _holds(text: str, words: str) -> bool:
-    return re.search(rf"(?<!\w){re.escape(words)}(?!\w)", " ".join(text.casefold().split())) is not None
+    return re.search(as_words(words), " ".join(text.casefold().split())) is not None
 
 
 def _fact(row: Any, words: str, sentence: str) -> Fact:
