@@ -124,8 +124,8 @@ _OWN_WORDS: Final = frozenset(
     mon ma mes je nous notre nos mi mis mío mía míos mías yo nuestro nuestra nuestros nuestras tengo llamo
     meu minha meus minhas nosso nossa moro mio mia miei mie nostro nostra abito ik mijn wij jag
     jeg mój moja moje mojego mojej moim mieszkam můj moji minun minä benim bizim tôi saya
-    я мой моя моё мое мои моего моей моему моим моих мою мы наш наша наше наши мій моє мої моєї ми εγώ μου μας أنا אני שלי
-    मैं मेरा मेरी मेरे हमारा हमारी हमारे 내 제 내가 제가 나는 저는 나의 저의 우리""".split()  # noqa: SIM905  a list of words reads better as text
+    я мой моя моё мое мои моего моей моему моим моих мою мы наш наша наше наши мій моє мої моєї ми
+    εγώ μου μας أنا אני שלי मैं मेरा मेरी मेरे हमारा हमारी हमारे 내 제 내가 제가 나는 저는 나의 저의 우리""".split()  # noqa: SIM905  a list of words reads better as text
 )
 # Parts of words, and words of scripts that set no blanks; 私 alone is "private" in Chinese.
 _OWN_PART: Final = re.compile(r"\b[jm]['’](?=\w)|\b(?<!in )(?<!en )vivo\b|我|私(?=[のはがをにも])|僕|俺|ฉัน|ผม")

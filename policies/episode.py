@@ -90,8 +90,8 @@ _BAD: Final = re.compile(
     |\byou(?:['’]re|\ are|\ were)\ wrong\b|\byou\ (?:misunderst\w+|got\ (?:it|that|this)\ wrong|made\ a\ mistake)
     |\bsame\ (?:error|exception|crash|problem|issue)\b|\banother\ error\b|\bwrong\ answer\b|\bmade\ it\ worse\b
     |\bno\ luck\b|\bno\ longer\ (?:works?|compiles?|runs?)\b
-    |\b(?:(?:funktioniert|klappt|läuft)(?:\ es|\ das)?|geht|stimmt|hilft)\ (?:(?:immer|noch|leider|so|auch|aber|jetzt|nun
-        |wieder|gar|überhaupt|einfach|trotzdem)\ ){0,4}nicht\b
+    |\b(?:(?:funktioniert|klappt|läuft)(?:\ es|\ das)?|geht|stimmt|hilft)\ (?:(?:immer|noch|leider|so|auch|aber|jetzt
+        |nun|wieder|gar|überhaupt|einfach|trotzdem)\ ){0,4}nicht\b
     |\bimmer\ noch\ (?:kaputt|falsch|(?:der|die|das)selbe)|\bdas\ (?:ist|war)\ (?:leider\ )?falsch\b
     |\b(?:ne|ça|cela)\ (?:marche|fonctionne)\ (?:(?:toujours|encore|vraiment|même)\ ){0,2}
         (?:pas(?!\ mal\b)|plus(?=\ du\ tout\b|\W*\Z|[,;])|jamais|mal)\b|\bc['’]est\ faux\b

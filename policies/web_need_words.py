@@ -27,8 +27,8 @@ OWN: Final = _any(
     r"\b(?:earlier|previous(?:ly)?|conversation)\b",
     r"\b(?:ich|wir|uns|mir|mich|mein\w*|unser\w*)\b",
     r"\b(?:je|moi|nous|mon|ma|mes|mienne?s?|notre|nos)\b|\b[jm]'",
-    r"\b(?:yo|nosotros|mí|mi|mis|mí[oa]s?|nuestr[oa]s?|conmigo|tengo|tenemos|soy|somos|estoy|estamos|(?<!en )vivo|vivimos|gano"
-    r"|debo|debemos|sufro|padezco|puedo|podemos)\b",
+    r"\b(?:yo|nosotros|mí|mi|mis|mí[oa]s?|nuestr[oa]s?|conmigo|tengo|tenemos|soy|somos|estoy|estamos|(?<!en )vivo"
+    r"|vivimos|gano|debo|debemos|sufro|padezco|puedo|podemos)\b",
     r"我|咱",
 )
 # "Search the web for ..."

@@ -125,7 +125,8 @@ _CHANGE: Final = re.compile(
 _DROPS: Final = re.compile(
     _LEAD
     + r"""(?:forget\ (?:about\ )?(?:that|it|this|the)\b|never\ ?mind\b|scrap\ (?:that|it|the)\b|drop\ (?:that|it)\b
-    |I(?:['’]ve|\ have)?\ changed\ my\ mind\b|change\ of\ plans?\W*\Z|planänderung\W*\Z|vergiss\ (?:das|es)\b(?!.{0,80}\bnicht\b)
+    |I(?:['’]ve|\ have)?\ changed\ my\ mind\b|change\ of\ plans?\W*\Z|planänderung\W*\Z
+    |vergiss\ (?:das|es)\b(?!.{0,80}\bnicht\b)
     |oublie[sz]?\ (?:ça|cela)\b|olvida(?:te\ de)?\ (?:eso|lo)\b|cambio\ de\ planes?\W*\Z|算了(?!一|下|半|两|几|算))""",
     re.IGNORECASE | re.VERBOSE,
 )

@@ -94,7 +94,8 @@ def test_a_few_words_of_a_long_request_are_nothing_where_there_are_no_vectors() 
         "Where is my home?", "Wie heißt der Hund meiner Schwester?", "Wo ist unser Büro?", "Où j'habite ?",
         "Comment s'appelle notre chat ?", "¿Dónde vivo?", "¿Cuál es nuestra dirección?", "Qual é o meu endereço?",
         "Come si chiama la mia gatta?", "Hoe heet mijn hond?", "Var bor jag?", "Jak ma na imię mój pies?",
-        "Jak se jmenuje moje kočka?", "Где я живу?", "Как зовут мою собаку?", "Як звати мою сестру?", "Πού είναι το σπίτι μου;",
+        "Jak se jmenuje moje kočka?", "Где я живу?", "Как зовут мою собаку?", "Як звати мою сестру?",
+        "Πού είναι το σπίτι μου;",
         "איפה הכלב שלי?", "मेरा घर कहाँ है?", "我住在哪里？", "私の犬の名前は何ですか？", "내 강아지 이름이 뭐야?",
         "หมาของฉันชื่ออะไร", "Tên con chó của tôi là gì?",
     ],
@@ -104,7 +105,8 @@ def test_a_question_about_the_askers_own_things_is_one_in_any_language(question:
 
 
 @pytest.mark.parametrize(
-    "question", ["Tell me a joke.", "隐私政策是什么？", "What is EU law?", "Is soy milk healthy?", "in vivo or in vitro?"]
+    "question",
+    ["Tell me a joke.", "隐私政策是什么？", "What is EU law?", "Is soy milk healthy?", "in vivo or in vitro?"],
 )
 def test_a_question_about_nobody_is_no_personal_one(question: str) -> None:
     assert not is_personal(question)

@@ -42,8 +42,15 @@ def test_what_a_tool_said_in_a_users_message_is_no_instruction_of_theirs() -> No
 
 @pytest.mark.parametrize(
     "text",
-    ["", "I always forget my keys", "Where do I live?", "She said I should never do that", "Always " + "x" * CHARS_MAX]
-    + ["Never mind, it works now.", "Nevermind!"],
+    [
+        "",
+        "I always forget my keys",
+        "Where do I live?",
+        "She said I should never do that",
+        "Always " + "x" * CHARS_MAX,
+        "Never mind, it works now.",
+        "Nevermind!",
+    ],
 )
 def test_other_talk_is_none(text: str) -> None:
     assert standing("user", text) is None

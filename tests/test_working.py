@@ -171,11 +171,16 @@ def test_a_plan_is_its_steps_and_what_was_reported_done() -> None:
 @pytest.mark.parametrize(
     "report",
     [
-        "When step 2 is done, tell me.", "Is step 2 done?", "Step 2 is not done yet.", "Step 2 will be done soon.",
-        "Si l'étape 2 est terminée, passe à la suite.", "Dis-moi si l'étape 2 est terminée.",
-        "Une fois que l'étape 2 est terminée, on continue.", "Si el paso 2 está hecho, dímelo.",
+        "When step 2 is done, tell me.",
+        "Is step 2 done?",
+        "Step 2 is not done yet.",
+        "Step 2 will be done soon.",
+        "Si l'étape 2 est terminée, passe à la suite.",
+        "Dis-moi si l'étape 2 est terminée.",
+        "Une fois que l'étape 2 est terminée, on continue.",
+        "Si el paso 2 está hecho, dímelo.",
         "Una vez que el paso 2 está hecho, seguimos.",
-    ],  # fmt: skip
+    ],
 )
 def test_a_wish_is_no_report(report: str) -> None:
     assert done("Build me a tool.", PLAN, report) == []

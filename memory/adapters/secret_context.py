@@ -51,8 +51,7 @@ _NOT_SECRET = re.compile(
 )
 # Words that are written together with "my" or "the": şifrem, salasanani, jelszavam, κωδικός, lösenordet, паролата.
 _WITH_ENDINGS = frozenset(
-    ("şifre", "parola", "salasana", "jelsz", "lozink", "geslo", "slaptažod", "κωδικό", "סיסמ", "lösenord", "passord")
-    + ("adgangskode", "парола")
+    "şifre parola salasana jelsz lozink geslo slaptažod κωδικό סיסמ lösenord passord adgangskode парола".split()  # noqa: SIM905
 )
 _ENDING = re.compile(r"\w{0,6}(?: (?:on|yra)(?=\s))?")  # with the "is" of Finnish and Lithuanian
 _NAME_LEFT = re.compile(r"[A-Za-z0-9_.\-]{0,40}$")
