@@ -1,5 +1,8 @@
-"""Requests in German, French and Spanish: a text in, where in it material to work on begins, or a part to play, and
-where a text is asked for, out.
+"""Requests in other languages: a text in, where in it material to work on begins, or a part to play, and where a text
+is asked for, out.
+
+What is to be translated, corrected or summed up is known in some thirty languages, since what stands behind may be
+English; all else in German, French and Spanish.
 
 The words that open a request are looked up, and what must follow is matched at them, so that a text without any costs
 next to nothing. "Ich übersetze …", "j'écris …" tell of the speaker and are no request. Pure; refuses nothing.
@@ -14,17 +17,35 @@ from policies.fact_patterns_words import word_set
 
 _WORD: Final = re.compile(r"\w+")
 _OURS: Final = re.compile(r"(?:\b(?:ich|je|my)\s|\bj')$", re.IGNORECASE)
-_WORK: Final = word_set(
-    "übersetz übersetze übersetzen übersetzt korrigier korrigiere korrigieren formulier formuliere formulieren"
-    " umformulieren überarbeite überarbeiten verbessere verbessern vereinfache vereinfachen kürze kürzen fass fasse"
-    " zusammenfassen traduis traduire traduisez corrige corriger corrigez corrígeme corrígelo corrígela corregir"
-    " corrigeme reformule reformuler reformulez résume résumer résumez améliore améliorer améliorez simplifie"
-    " simplifier simplifiez analyser analysez relis relire relisez traduce tradúceme tradúcelo tradúcela traducir"
+# To translate and to correct: what it is done to stands behind these words, or above them.
+_REWORD: Final = word_set(
+    "übersetz übersetze übersetzen übersetzt korrigier korrigiere korrigieren traduis traduire traduisez corrige"
+    " corriger corrigez corrígeme corrígelo corrígela corregir corrigeme traduce tradúceme tradúcelo tradúcela traducir"
+    " traduci traducimi traducete tradurre correggi correggimi correggere traduz traduza traduzir corrija corrigir"
+    " vertaal vertalen corrigeer verbeter przetłumacz przetłumaczyć tłumacz popraw poprawić přelož přeložte přeložit"
+    " oprav opravte prelož preložte översätt översätta rätta oversæt oversett rett käännä korjaa fordítsd fordítsa"
+    " javítsd traduceți tradu corectează prevedi prevedite popravi çevir çevirin çevirir tercüme düzelt düzeltin"
+    " terjemahkan perbaiki dịch переведи переведите перевести переклади перекладіть перекласти исправь исправьте"
+    " исправить виправ виправте отредактируй отредактируйте преведи преведете поправи μετάφρασε μεταφράστε διόρθωσε"
+    " διορθώστε ترجم ترجمي ترجمة ترجمه صحح תרגם תרגמי תרגום תקן"
+)
+_WORK: Final = _REWORD | word_set(
+    "formulier formuliere formulieren umformulieren überarbeite überarbeiten verbessere verbessern vereinfache"
+    " vereinfachen kürze kürzen fass fasse zusammenfassen reformule reformuler reformulez résume résumer résumez"
+    " améliore améliorer améliorez simplifie simplifier simplifiez analyser analysez relis relire relisez"
     " reescribe reescribir resumir resúmeme resúmelo reformula reformular parafrasea parafrasear mejora mejorar"
     " simplifica simplificar analiza analizar"
+    " riscrivi riassumi riformula migliora parafrasa reescreva reescreve resuma melhore melhora herschrijf streść shrň"
+    " sammanfatta förbättra özetle перефразируй перескажи улучши لخص"
 )
+# In scripts that set no blanks, or whose words have signs on their letters.
+ABOVE_UNSPACED: Final = (
+    r"翻译|翻譯|译成|譯成|润色|潤色|校对|校對|改写|改寫|訳し|翻訳|和訳|英訳|添削|校正|번역|교정|고쳐|แปล|ตรวจแก้|अनुवाद"
+)
+_WORK_UNSPACED: Final = re.compile(rf"{ABOVE_UNSPACED}|总结|總結|概括|要約|요약")
+ABOVE: Final = rf"(?:{'|'.join(sorted(_REWORD))})\b"
 _MATERIAL: Final = re.compile(
-    r"[^\n]{0,80}[:\n\"“„«]"
+    r"[^\n]{0,80}[:：\n\"“„«「『]"
     r"|[^\n]{0,40}\b(?:diese[nrs]?|folgende[nrms]?|ce(?:tte|s|t)?|suivante?s?|est[ea]s?|siguientes?)\b",
     re.IGNORECASE,
 )
@@ -63,17 +84,27 @@ MAIL: Final = (
     r"sehr geehrte[rs]?\s|liebe[rs]?\s[A-ZÄÖÜ]\w+,\s*$|betreff\s*:|ch(?:er|ère)s?\s\w|objet\s*:|estimad[oa]s?\s"
     r"|querid[oa]s?\s\w|asunto\s*:"
 )
+ROLES: Final = (
+    r"benutzer(?:in)?|nutzer(?:in)?|kund(?:e|in)|assistent(?:in)?|patientin|schüler(?:in)?|lehrer(?:in)?|gast|utilisat(?:eur|rice)"
+    r"|assistante?|cliente?|patiente?|élève|professeure?|usuari[oa]|asistente|paciente|alumn[oa]|profesora?|invitad[oa]"
+)
 OWN_WORDS: Final = r"ich|mein|meine|wir|bin|ist|je|j'\w+|mon|ma|suis|est|me|mi|soy|vivo|trabajo|es"
 
 
 def material_at(said: str) -> int:
     """Where the request stands behind which all is material or a part; the end of the text where none does."""
-    return min(_first(said, _WORK, _MATERIAL, behind=True), _first(said, _OPENERS, _OPENED))
+    return min(_first(said, _WORK, _MATERIAL, behind=True), _first(said, _OPENERS, _OPENED), _unspaced_at(said))
 
 
 def writing_at(said: str) -> int:
     """Where a text is asked for; the end of the text where none is."""
     return _first(said, _WRITE, _TEXT, behind=True)
+
+
+def _unspaced_at(said: str) -> int:
+    """Where material is asked to be worked on in a script without blanks; the end of the text where none is."""
+    found = (one.start() for one in _WORK_UNSPACED.finditer(said) if _MATERIAL.match(said, one.end()))
+    return next(found, len(said))
 
 
 def _first(said: str, openers: frozenset[str], asked: re.Pattern[str], *, behind: bool = False) -> int:

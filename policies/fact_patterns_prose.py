@@ -43,7 +43,7 @@ _CODE_START: Final = re.compile(
 _CODE_END: Final = re.compile(r"(?:[;{}\\]|=>|\(\)|\);?|</\w+>)\s*$")
 _ROLE: Final = re.compile(
     r"^\W{0,3}(?:user|assistant|human|ai|bot|chatgpt|gpt|customer|agent|system|interviewer|interviewee|speaker ?\w?|q|a"
-    r"|host|guest|narrator|client|patient|student|teacher)\s*\d?\s*:",
+    rf"|host|guest|narrator|client|patient|student|teacher|{elsewhere.ROLES})\s*\d?\s*:",
     re.IGNORECASE,
 )
 _LABEL: Final = re.compile(r"^\W{0,3}[A-Z][\w.' -]{0,30}:\s")
@@ -73,6 +73,18 @@ _MATERIAL: Final = re.compile(
     r"|true or false|two truths[^:\n]{0,20}|input|text|caption|(?:customer|client|user|their|his|her)(?:'s)? (?:message"
     r"|e-?mail|review|comment|request|complaint|question|text|note|reply|post)) ?[:–-]",
     re.IGNORECASE,
+)
+# The last sentence of a text, where it asks for work on what stands above: "…\n\nTranslate this to German."
+_LAST: Final = re.compile(r"[^.!?。！？\n]{1,160}[.!?。！？\s]*\Z")
+_LAST_CHARS: Final = 200
+_ABOVE: Final = re.compile(
+    r"\W*(?:(?:please|now|then|and|can you|could you|would you|bitte|kannst du|peux-tu|por favor|puedes)[, ]+){0,3}"
+    r"(?:(?:translate|rewrite|rephrase|reword|paraphrase|proof-?read)\b(?! (?:me|my)\b)"
+    r"|(?:correct|improve|polish|shorten|summari[sz]e) (?:this|that|it|the (?:above|text|sentences?))\b"
+    r"|(?:correct|improve|fix|check) (?:the|my) (?:grammar|spelling|english|text|sentences?)\b"
+    rf"|{elsewhere.ABOVE})[^:：\"“„«「]{{0,100}}\Z"
+    rf"|.*(?:{elsewhere.ABOVE_UNSPACED})[^:：\"“„«「]{{0,40}}\Z",
+    re.IGNORECASE | re.DOTALL,
 )
 _WRITE: Final = re.compile(
     r"\b(?:write|create|generate|draft|compose|make|produce|give me|come up with|craft"
@@ -160,6 +172,9 @@ def covered(text: str) -> str:
         said = said[:start] + "\n" * (end - start) + said[end:]
     said = _QUOTED.sub(_quote, _LONG_TOKEN.sub(_cover, _URL.sub(_cover, said)))
     said = _lines(said)
+    last = _LAST.search(said, max(0, len(said) - _LAST_CHARS))
+    if last and _ABOVE.match(last[0]):
+        return "\n" * len(said)
     material = min(_start(_MATERIAL, said), elsewhere.material_at(said))
     said = said[:material] + "\n" * (len(said) - material)
     asked = min(_start(_WRITE, said), elsewhere.writing_at(said))

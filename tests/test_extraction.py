@@ -1371,3 +1371,53 @@ def test_what_a_program_brought_into_the_message_is_nobodys_statement(text: str)
 )
 def test_what_a_person_says_beside_it_is_theirs(text: str) -> None:
     assert triples(text) == [("user", "lives_in", "rome")]
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        "Переведи на русский:", "Переклади українською:", "Исправь ошибки:", "Traduci in italiano:", "Correggi questo:",
+        "Traduza para o português:", "Vertaal naar het Nederlands:", "Przetłumacz na polski:", "Přelož do češtiny:",
+        "Översätt till svenska:", "Türkçeye çevir:", "Μετάφρασε στα ελληνικά:", "ترجم إلى العربية:", "תרגם לעברית:",
+        "请翻译成中文：\n", "请把下面这句话翻译成中文：\n", "帮我润色：\n", "次の文を日本語に訳してください：\n",
+        "다음 문장을 한국어로 번역해 줘:\n", "แปลเป็นภาษาไทย:\n", "हिंदी में अनुवाद करो:\n", "Dịch sang tiếng Việt:",
+    ],
+)  # fmt: skip
+def test_what_is_to_be_translated_is_nobodys_statement_whoever_asks(request_: str) -> None:
+    assert triples(f"{request_} My name is Anna, I live in Berlin and I work at Google.") == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Kunde: Ich wohne in Berlin.",
+        "Benutzerin: Ich heiße Anna.",
+        "Utilisateur : j'habite à Lyon.",
+        "Cliente: Vivo en Madrid y me llamo Juan.",
+    ],
+)
+def test_what_stands_behind_a_role_is_said_by_another_in_other_languages(text: str) -> None:
+    assert triples(text) == []
+
+
+@pytest.mark.parametrize(
+    "request_",
+    [
+        "Translate this to German.", "Please translate to French", "Can you proofread it?", "Correct my grammar, please.",
+        "Übersetze das ins Englische.", "Bitte korrigieren!", "Traduis en français.", "Traduce esto al español.",
+        "Переведи на русский.", "Traduci in italiano", "翻译成中文", "这段话怎么翻译？", "日本語に訳してください。", "한국어로 번역해 줘",
+    ],
+)  # fmt: skip
+def test_what_stands_above_a_request_to_translate_it_is_nobodys_statement(request_: str) -> None:
+    assert triples(f"My name is Anna and I live in Berlin.\n\n{request_}") == []
+
+
+@pytest.mark.parametrize(
+    "rest",
+    [
+        "Correct me if I'm wrong.", "Summarize the plan.", "I translate to French.", "Check the weather.",
+        "Translate this letter: Ich heiße Bob.", "Corrijo exámenes.", "Traduje un libro.",
+    ],
+)  # fmt: skip
+def test_what_stands_above_another_request_is_the_speakers_own(rest: str) -> None:
+    assert ("user", "lives_in", "berlin") in triples(f"I live in Berlin.\n{rest}")
