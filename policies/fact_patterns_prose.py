@@ -94,7 +94,9 @@ _WRITE: Final = re.compile(
     r"|description|profile|report|abstract|note|response|reply|text|joke|chapter|novel|conversation|memo)\b",
     re.IGNORECASE,
 )
-_END: Final = re.compile(r"[.!?…。！？]+(?=[\"')\]*_”’\s]|$)|\n+|[。！？]")
+_END: Final = re.compile(r"[.!?…。！？؟]+(?=[\"')\]*_”’\s]|$)|\n+|[。！？]")
+# Its mark of a question, wide or Arabic too, and whatever marks stand beside it: "I live in Rome?!"
+_ASKED: Final = re.compile(r"[?？؟][^\w\s]*$")
 _ABBREVIATED: Final = re.compile(
     r"(?:\b(?:mr|mrs|ms|dr|prof|st|jr|sr|vs|etc|e\.g|i\.e|approx|no|inc|ltd|a\.m|p\.m|bzw|ca|nr|usw|mme)|\b[A-Z])$",
     re.I,
@@ -220,7 +222,7 @@ def _sentence(said: str, start: int, end: int) -> Sentence:
         asks = (start, end)
     elif found := _ASKS.search(part):
         asks = (start + found.start(), end)
-    elif part.endswith("?"):
+    elif _ASKED.search(part):
         asks = (start, end)
     if asks[0] < end and (again := _STATES_AGAIN.search(said, asks[0], end)):
         asks = (asks[0], again.end())

@@ -1421,3 +1421,17 @@ def test_what_stands_above_a_request_to_translate_it_is_nobodys_statement(reques
 )  # fmt: skip
 def test_what_stands_above_another_request_is_the_speakers_own(rest: str) -> None:
     assert ("user", "lives_in", "berlin") in triples(f"I live in Berlin.\n{rest}")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I live in Berlin？",
+        "My name is Wang？",
+        "I live in Rome?!",
+        "I'm allergic to nuts (right?)",
+        "I live in Cairo؟",
+    ],
+)
+def test_a_question_is_one_whatever_its_mark(text: str) -> None:
+    assert triples(text) == []
