@@ -54,7 +54,7 @@ _VALUES: Final = (
     (MONEY, rf"€ ?{_GROUPED}(?:,\d\d)?(?!\d)|[$€£¥] ?\d+(?:,\d{{3}})*(?:\.\d+)?(?: ?(?:{_SCALES})\b)?"
     rf"|(?<![\d,.])(?:{_GROUPED}(?:[.,]\d\d)?(?!\d)|\d{{1,9}}(?:,\d{{3}})*(?:[.,]\d+)?)"
     rf" ?(?:(?:{_SCALES}) ?)?(?:€|£|(?:dollars|euros|pounds|usd|eur|gbp|chf|(?:swiss )?francs|rupees|inr)\b)"),
-    (SHARE, r"(?<![\w.])\d{1,3}(?:\.\d+)? ?(?:%|percent\b|per cent\b)"),
+    (SHARE, r"(?<![\w.,])\d{1,3}(?:[.,]\d+)? ?(?:%|percent\b|per cent\b)"),
     (VERSION, r"\bv\d+(?:\.\d+)*\b(?:-\w+)?|(?<![\w.,])\d+\.\d+\.\d+(?:-?[a-z]+\d*)?(?![\w.]*\d)"
     r"|(?<=python )\d+\.\d+|(?<=version )\d+(?:\.\d+)*"),
     (MEASURE, r"(?<![\w.,:/-])\d+(?:[.,]\d+)* ?(?:kg|lbs?|pounds|stone|grams|cm|mm|km|meters|metres|miles|feet|inches"

@@ -1435,3 +1435,10 @@ def test_what_stands_above_another_request_is_the_speakers_own(rest: str) -> Non
 )
 def test_a_question_is_one_whatever_its_mark(text: str) -> None:
     assert triples(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("My interest rate is 3,5%.", "3.5%"), ("our conversion rate is now 12,75 %", "12.75%")]
+)
+def test_a_share_with_a_decimal_comma_is_read_whole(text: str, value: str) -> None:
+    assert only(text).qualifiers["value"] == value
