@@ -34,6 +34,7 @@ from policies.fact_patterns_objects import objects
 from policies.fact_patterns_prose import CHARS_KEPT, COVER, Sentence, both_ends, covered, sentences
 from policies.fact_patterns_team import Told, corrects, told
 from policies.fact_patterns_time import DATE, is_ahead, is_over, meaning, validity, values_in
+from policies.fact_patterns_time_elsewhere import in_english
 from policies.fact_patterns_values import Stated, stated_values
 from policies.fact_patterns_words import (
     NO_EMPLOYERS,
@@ -85,6 +86,11 @@ _CONJUNCTION: Final = r"\b(?:and|but|so|because|while|though|although|whereas|pl
 _NEXT_CLAUSE: Final = re.compile(
     rf"[;:—–]|(?:,|{_CONJUNCTION})(?: [\w'-]+){{0,3}}? (?:I|I'm|I've|I'll|we|we're|we've|he|she|they|it|it's|there)\b"
     rf"|(?:,|{_CONJUNCTION})(?: [\w'-]+){{1,4}}? (?:is|are|was|were|has|have|had|will)\b",
+    re.IGNORECASE,
+)
+_LEAD: Final = re.compile(r"\W*(?:(?:and|but|so|y|et|und)\s+)?(?P<when>[^,;:.!?()\n]{1,60}),\s*", re.IGNORECASE)
+_SAYS_WHEN: Final = re.compile(
+    r"(?:until|till|through|up to|since|as of|from|starting|beginning|effective|for|in|next|last|tomorrow|yesterday)\b",
     re.IGNORECASE,
 )
 
@@ -205,8 +211,9 @@ def _by_rule(
             continue
         if rule.shape == "employer" and NO_EMPLOYERS.fullmatch(thing):
             continue
-        clause = _clause(said, found.start(), end, sentence)
-        if is_over(clause, said_at) or is_ahead(said[end : sentence.end]):
+        lead = _lead(said, found.start(), sentence)
+        clause = f"{lead}{_clause(said, found.start(), end, sentence)}"
+        if is_over(clause, said_at) or is_ahead(said[end : sentence.end]) or is_ahead(f" {lead}"):
             continue
         since, until = validity(clause, said_at)
         # What is always so does not begin last week.
@@ -237,6 +244,12 @@ def _as_denied(says: str, clause: str) -> str:
         for over, denied in _NOT_OVER.items():
             says = says.replace(over, denied)
     return says
+
+
+def _lead(said: str, start: int, sentence: Sentence) -> str:
+    """The words that open a sentence and say when what is stated behind them holds: "Until June, I live in Rome"."""
+    lead = _LEAD.fullmatch(said, sentence.start, start)
+    return f"{lead['when']} " if lead and _SAYS_WHEN.match(in_english(lead["when"])) else ""
 
 
 def _clause(said: str, start: int, end: int, sentence: Sentence) -> str:

@@ -1442,3 +1442,36 @@ def test_a_question_is_one_whatever_its_mark(text: str) -> None:
 )
 def test_a_share_with_a_decimal_comma_is_read_whole(text: str, value: str) -> None:
     assert only(text).qualifiers["value"] == value
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Starting next month, I live in Rome.",
+        "From Monday on, I work at Google.",
+        "From 2015 to 2019, I live in Rome.",
+        "À partir de lundi, je travaille chez Renault.",
+        "Dès le mois prochain, j'habite à Lyon.",
+        "A partir del 1 de julio, vivo en Madrid.",
+        "Desde el mes que viene, trabajo para Google.",
+    ],
+)
+def test_what_the_opening_of_a_sentence_puts_ahead_or_behind_is_not_so_now(text: str) -> None:
+    assert triples(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "since", "until"),
+    [
+        ("Jusqu'en juin, j'habite à Lyon.", "", "2024-07-01"),
+        ("Hasta el 31 de mayo, vivo en Madrid.", "", "2024-06-01"),
+        ("Since 2019, I work at Google.", "2019-01-01", ""),
+        ("Depuis 2019, j'habite à Lyon.", "2019-01-01", ""),
+        ("I left Google last year, I work at Meta.", "", ""),
+        ("J'habite à Lyon jusqu'à fin juin.", "", "2024-07-01"),
+        ("Ich wohne in Berlin bis Jahresende.", "", "2025-01-01"),
+    ],
+)
+def test_since_when_and_until_when_is_read_before_a_statement_too(text: str, since: str, until: str) -> None:
+    fact = only(text)
+    assert (day(fact.valid_from), day(fact.valid_to)) == (since, until)
