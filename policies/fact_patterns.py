@@ -14,6 +14,7 @@ from typing import Final, Literal
 
 from policies.fact import Cardinality, Category
 from policies.fact_patterns_words import (
+    CAPITALS,
     CONDITIONS,
     GOODS,
     INSTRUMENTS,
@@ -164,7 +165,7 @@ _WHO: Final = (
     _rule(rf"I {_ADV}(?:live|reside) in {_DOTTED}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.8),
     _rule(rf"{_IM}(?:living|based|located|residing) in {_DOTTED}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.8),
     _rule(rf"(?:I|I've|we|we've) {_ADV}(?:moved|relocated) (?:back |over )?to {_DOTTED}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.8),
-    _rule(rf"(?:I|I've) {_ADV}(?:moved|relocated) from (?-i:[A-Z])[\w' .-]{{1,40}}? to {_DOTTED}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.8),
+    _rule(rf"(?:I|I've) {_ADV}(?:moved|relocated) from (?-i:[{CAPITALS}])[\w' .-]{{1,40}}? to {_DOTTED}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.8),
     _rule(rf"{_IM}(?:originally )?from {_DOTTED}", "comes_from", "{S} comes from {o}.", "place", "one", importance=0.7),
     _rule(rf"I (?:grew up|was raised) in {_DOTTED}", "grew_up_in", "{S} grew up in {o}.", "place", "one"),
     _rule(r"I was born in (?P<o>(?:19|20)\d\d)\b", "birth_year", "{S} was born in {o}.", "exact", "one", importance=0.7),
@@ -187,9 +188,9 @@ _WHO: Final = (
 )  # fmt: skip
 
 _AROUND: Final = (
-    _rule(rf"{_MY}(?P<k>{KIN_ONE})(?:'s name)?(?:,| is called| is named| is now called| is now| is|'s| called| named)? (?P<o>[A-Z][\w'-]{{1,20}})", "{k}_name", "{P} {k} is called {o}.", "person", "one", importance=0.8),
-    _rule(rf"{_MY}(?P<k>{KIN_MANY}|{PETS})(?:'s name)?(?:,| is called| is named| is now called| is now| is|'s| called| named)? (?P<o>[A-Z][\w'-]{{1,20}})", "{k}_name", "{P} {k} is called {o}.", "person", importance=0.75),
-    _rule(rf"(?:I|I've|we|we've) {_ADV}(?:have|got|own|adopted|bought) an? (?:[\w-]+ ){{0,2}}(?P<k>{KIN_MANY}|{PETS})(?:,? (?:called|named)|, his name is|, her name is) (?P<o>[A-Z][\w'-]{{1,20}})", "{k}_name", "{P} {k} is called {o}.", "person", importance=0.75),
+    _rule(rf"{_MY}(?P<k>{KIN_ONE})(?:'s name)?(?:,| is called| is named| is now called| is now| is|'s| called| named)? (?P<o>[^\W\d_][\w'-]{{1,20}})", "{k}_name", "{P} {k} is called {o}.", "person", "one", importance=0.8),
+    _rule(rf"{_MY}(?P<k>{KIN_MANY}|{PETS})(?:'s name)?(?:,| is called| is named| is now called| is now| is|'s| called| named)? (?P<o>[^\W\d_][\w'-]{{1,20}})", "{k}_name", "{P} {k} is called {o}.", "person", importance=0.75),
+    _rule(rf"(?:I|I've|we|we've) {_ADV}(?:have|got|own|adopted|bought) an? (?:[\w-]+ ){{0,2}}(?P<k>{KIN_MANY}|{PETS})(?:,? (?:called|named)|, his name is|, her name is) (?P<o>[^\W\d_][\w'-]{{1,20}})", "{k}_name", "{P} {k} is called {o}.", "person", importance=0.75),
     _rule(rf"(?:I|I've|we|we've) {_ADV}(?:have|own|adopted|bought|got) (?P<o>an? (?:[\w-]+ ){{0,3}}?(?:{GOODS}|{PETS})){_ALONE}", "has", "{S} has {o}.", "phrase"),
     _rule(rf"{_MY}(?P<k>{OWN_ONE}) is (?:now |currently |called |named |still )*(?:an? )?(?P<o>(?-i:Dr\.? )?(?-i:[A-Za-z]?[A-Z])[\w'-]*(?: (?-i:[A-Z])[\w'-]*){{0,2}})", "{k}", "{P} {k} is {o}.", "owned", "one", importance=0.65),
     _rule(rf"{_IM}(?:dating|engaged to|married to) (?P<o>(?-i:[A-Z])[\w'-]{{1,20}})", "partner_name", "{S} is together with {o}.", "exact", "one", importance=0.8),
@@ -206,7 +207,7 @@ _TOLD_OF: Final[tuple[tuple[str, str, str, Shape, Cardinality, float], ...]] = (
     (rf"is allergic to {_RUNS}", "allergic_to", "is allergic to {o}", "list", "many", 0.9),
     (r"(?:is|(?:just |recently )?turned) (?P<o>\d{1,3})(?: years? old)?(?=[,.;!]|$| and | now)", "age", "is {o} years old", "age", "one", 0.6),
 )  # fmt: skip
-_NAMED: Final = r"(?:,? (?-i:[A-Z])[\w'-]{1,20},?)?"
+_NAMED: Final = rf"(?:,? (?-i:[{CAPITALS}])[\w'-]{{1,20}},?)?"
 _KIN: Final = tuple(
     _rule(rf"my (?P<k>{KIN_ONE}|{KIN_MANY}){_NAMED} {verb}", f"{{k}}_{predicate}", f"{{P}} {{k}} {says}.", shape, count, importance=importance)
     for verb, predicate, says, shape, count, importance in _TOLD_OF
@@ -263,7 +264,7 @@ _TURNS: Final = (
     _rule(rf"(?:I'm|I am) (?:no longer|not) allergic to {_RUNS}", "allergic_to", "{S} is not allergic to {o}.", "list", "ended", importance=0.95),
     _rule(r"(?:I|we|I've|we've) (?:have |just |recently |finally )*(?:switched|migrated|moved(?= (?:over )?from (?:[\w+#.-]+ to )?(?:" + "|".join(sorted(TOOLS)) + r")\b)) (?:over )?from (?P<o>(?-i:[A-Z])[\w+#. -]{1,30}?) to (?-i:[A-Z])", "uses", "{S} no longer uses {o}.", "phrase", "ended"),
     _rule(r"(?:I|we|I've|we've) (?:have |just |recently |finally )*(?:switched|migrated) (?:over )?(?:from [\w+#. -]{1,32}? )?to (?P<o>(?-i:[A-Z])[\w+#-]*(?:[ .](?-i:[A-Z])[\w+#-]*){0,2})", "uses", "{S} uses {o}.", "phrase", "decision"),
-    _rule(r"I (?:no longer|don't|do not) (?:live|reside) in (?P<o>[A-Z][\w' -]{1,50}?)(?: any ?more|(?=[,.;!?]|$))", "lives_in", "{S} no longer lives in {o}.", "place", "ended", "one"),
+    _rule(r"I (?:no longer|don't|do not) (?:live|reside) in (?P<o>[^,.;:!?()\n\"\ue000]{1,60}?)(?: any ?more|(?=[,.;!?]|$))", "lives_in", "{S} no longer lives in {o}.", "place", "ended", "one"),
     _rule(r"(?:I (?:no longer|don't|do not) work|I (?:stopped|quit) working) (?:at|for) (?P<o>[^,.;:!?()\n\"\ue000]{1,60}?)(?: any ?more|(?=[,.;!?]|$))", "works_at", "{S} no longer works at {o}.", "employer", "ended", "one"),
     _rule(rf"(?:I'm|I am) no longer (?:living|based) in {_DOTTED}", "lives_in", "{S} no longer lives in {o}.", "place", "ended", "one"),
     _rule(rf"(?:I'm|I am) no longer (?:working|employed) (?:at|for|by) {_DOTTED}", "works_at", "{S} no longer works at {o}.", "employer", "ended", "one"),
@@ -303,7 +304,7 @@ _ENDED_ELSEWHERE: Final = (
     _rule(rf"(?:ich bin nicht mehr allergisch gegen|(?<=\bya no )soy alérgic[oa](?= a)|je ne suis plus allergique(?= [àa])) {_RUNS}", "allergic_to", "{S} is no longer allergic to {o}.", "things", "ended", importance=0.95),
 )  # fmt: skip
 _ELSEWHERE: Final = (
-    _rule(rf"{_DENIED}(?:ich hei(?:ß|ss)e|mein Name ist|me llamo|mi nombre es|je m'appelle|mon nom est) (?:jetzt |nun |ahora |maintenant |désormais )?{_RUN}", "name", "{P} name is {o}.", "name", "one", importance=0.9),
+    _rule(rf"{_DENIED}(?:ich hei(?:ß|ss)e|mein Name ist|me llamo|mi nombre es|je m'appelle|mon nom est) (?:jetzt |nun |eigentlich |übrigens |ahora |también |maintenant |désormais |aussi )?{_RUN}", "name", "{P} name is {o}.", "name", "one", importance=0.9),
     _rule(rf"{_DENIED}(?:ich (?:wohne|lebe) (?:(?:jetzt|derzeit|nun|zurzeit|aktuell|wieder|immer noch|noch) )*(?:seit [\w ]{{2,20}}? )?in|vivo en|j'habite (?:à|a|en|au)|je vis (?:à|a|en|au)) {_DOTTED}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.8),
     _rule(rf"{_DENIED}(?:ich arbeite (?:bei|für)|trabajo (?:en|para)|je travaille (?:chez|pour)) {_DOTTED}", "works_at", "{S} works at {o}.", "employer", "one", importance=0.8),
     _rule(rf"{_DENIED}(?:ich (?:mag|liebe)|me (?:gustan?|encantan?)|j'aime|j'adore)\b(?! ?(?:nicht|pas|dich|que\b|keine?n?\b|plus\b|quand\b|cuando\b|más\b|es\b|lieber\b)) ?{_MUCH}(?P<o>[^,.;:!?()\n\"\ue000]{{2,60}}?)(?= (?:pero|aber|mais|und ich|y (?:vivo|trabajo|soy|tengo|me)|et (?:je|j'))\b|[,.;:!?()\n\"\ue000]|$)", "likes", "{S} likes {o}.", "things", "preference"),

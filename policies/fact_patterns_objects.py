@@ -12,7 +12,8 @@ from typing import Final
 
 from policies.fact_patterns import Shape
 from policies.fact_patterns_things import things
-from policies.fact_patterns_words import ANAPHORS, JOBS, LANGUAGES, STOPS, word_set
+from policies.fact_patterns_words import ANAPHORS, CAPITALS, JOBS, LANGUAGES, STOPS, UNCASED, word_set
+from policies.text import SIGNS
 
 Range = tuple[int, int]
 
@@ -79,7 +80,15 @@ _OF_THE_MOMENT: Final = re.compile(
     r"|helping|stories|games|support|design|details?|style|theme|setup|layout|more)|(?:their|my|our) work|- .*)$",
     re.IGNORECASE,
 )
-_CAPITAL: Final = re.compile(r"(?:(?:the|St\.|of|de|la|du|del|los|las|el|upon|and|le|&|a|s) )*[A-ZÀ-ÖØ-ÞČŠŽ][\w'’.&-]*")
+_UNCASED: Final = rf"[{UNCASED}][\w{SIGNS}]*(?: [{UNCASED}][\w{SIGNS}]*){{0,3}}"
+_CAPITAL: Final = re.compile(
+    rf"(?:(?:the|St\.|of|de|la|du|del|los|las|el|upon|and|le|&|a|s) )*[{CAPITALS}][\w'’.&-]*|{_UNCASED}"
+)
+# "Ana da Silva", "Jan van der Berg": what joins the parts of a name.
+_PARTICLE: Final = (
+    "(?:(?:van|von)(?: de[rnm]?)?|de(?: la| los| las)?|del|della|di|da|do|dos|das|du|ten|ter|zu|bin|ibn|al|el) "
+)
+_NAME: Final = re.compile(rf"{_UNCASED}|[^\W\d_][\w'-]*(?: (?:{_PARTICLE})?[{CAPITALS}][\w'-]*\.?){{0,3}}")
 _PLACES: Final = re.compile(
     r"(?:an?|the) (?:[a-z-]+ ){0,3}(?:town|city|village|house|apartment|flat|suburbs?|countryside|country"
     r"|cabin|condo|studio|island|farm|mountains|dorm)(?: (?:near|in|outside|of"
@@ -165,7 +174,7 @@ def _owned(said: str, at: Range) -> list[Range]:
 
 
 def _name(said: str, at: Range) -> list[Range]:
-    words = re.match(r"[^\W\d_][\w'-]*(?: [A-ZÀ-Þ][\w'-]*\.?){0,3}", said[at[0] : at[1]])
+    words = _NAME.match(said[at[0] : at[1]])
     if words is None or words[0].split(" ")[0].casefold() in _NO_NAMES | _INSTEAD_OF_NAME:
         return []
     lower = (
@@ -234,7 +243,8 @@ def _place(said: str, at: Range) -> list[Range]:
 
 _MORE_OF_PLACE: Final = re.compile(
     r"(?:,? | )(?:(?:of|de|la|las|los|le|les|the|du|del) )*(?!(?:(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day"
-    r"|Montag|Dienstag|Mittwoch|Donnerstag|Freitag|Samstag|Sonntag)s?\b)[A-ZÀ-Þ][\w'’.&-]*"
+    r"|Montag|Dienstag|Mittwoch|Donnerstag|Freitag|Samstag|Sonntag)s?\b|(?:Quatsch|Entschuldigung|Verzeihung)\b)"
+    rf"[{CAPITALS}][\w'’.&-]*"
 )
 _OWNED_BY: Final = re.compile(rf" (?!(?:{'|'.join(sorted(STOPS))})\b)[a-z]")
 

@@ -15,6 +15,7 @@ from typing import Final
 
 from policies import fact_patterns_elsewhere as elsewhere
 from policies.brought import brought_in
+from policies.text import SIGNS
 
 CHARS_MAX: Final = 6_000
 CHARS_KEPT: Final = 2_000
@@ -41,6 +42,7 @@ _CODE_START: Final = re.compile(
     r"|\w+\s*=\s|\w+\(.*\)\s*$)"
 )
 _CODE_END: Final = re.compile(r"(?:[;{}\\]|=>|\(\)|\);?|</\w+>)\s*$")
+_MARK: Final = re.compile(rf"(?=[\x00-\u1fff])(?:_|[^\w\s,.'!?{SIGNS}-])")  # of code and tables; a vowel sign is none
 _ROLE: Final = re.compile(
     r"^\W{0,3}(?:user|assistant|human|ai|bot|chatgpt|gpt|customer|agent|system|interviewer|interviewee|speaker ?\w?|q|a"
     rf"|host|guest|narrator|client|patient|student|teacher|{elsewhere.ROLES})\s*\d?\s*:",
@@ -243,8 +245,7 @@ def _is_prose(line: str) -> bool:
         return False
     if _LOG.search(line[:200]) or _ROLE.match(line) or _CODE_START.match(line[:200]) or _CODE_END.search(line[-40:]):
         return False
-    marks = sum(not c.isalnum() and not c.isspace() and c not in ",.'!?\ue000-" and ord(c) < 0x2000 for c in line)
-    return marks * 8 < max(len(line), 24)
+    return len(_MARK.findall(line)) * 8 < max(len(line), 24)
 
 
 def _blank(found: re.Match[str]) -> str:

@@ -1475,3 +1475,46 @@ def test_what_the_opening_of_a_sentence_puts_ahead_or_behind_is_not_so_now(text:
 def test_since_when_and_until_when_is_read_before_a_statement_too(text: str, since: str, until: str) -> None:
     fact = only(text)
     assert (day(fact.valid_from), day(fact.valid_to)) == (since, until)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("My name is प्रिया शर्मा.", "प्रिया शर्मा"),
+        ("My name is กิตติ and I like tea.", "กิตติ"),
+        ("My name is Łukasz Żak.", "łukasz żak"),
+        ("My name is Ana Šimić.", "ana šimić"),
+        ("My name is Maria da Silva.", "maria da silva"),
+        ("My name is Ludwig van Beethoven.", "ludwig van beethoven"),
+        ("Me llamo Juan Carlos de la Cruz.", "juan carlos de la cruz"),
+        ("Je m'appelle Charles de Gaulle.", "charles de gaulle"),
+        ("My name is Иван Петров.", "иван петров"),
+        ("Ich heiße eigentlich Maria.", "maria"),
+        ("Je m'appelle aussi Marie.", "marie"),
+    ],
+)
+def test_a_name_is_learnt_whole_in_any_script(text: str, name: str) -> None:
+    assert ("user", "name", name) in triples(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("I live in Łódź.", ("lives_in", "łódź")),
+        ("I moved to Żory.", ("lives_in", "żory")),
+        ("I live in İzmir.", ("lives_in", "i̇zmir")),
+        ("I live in दिल्ली.", ("lives_in", "दिल्ली")),
+        ("I live in 東京.", ("lives_in", "東京")),
+        ("I moved from Łódź to Berlin.", ("lives_in", "berlin")),
+        ("My wife is called Émilie.", ("wife_name", "émilie")),
+        ("My brother Óscar is here.", ("brother_name", "óscar")),
+    ],
+)
+def test_a_place_and_a_person_are_learnt_whatever_letter_they_begin_with(text: str, expected: tuple[str, str]) -> None:
+    assert triples(text) == [("user", *expected)]
+
+
+def test_an_end_names_a_place_whatever_letter_it_begins_with() -> None:
+    for place in ("Łódź", "दिल्ली"):
+        fact = only(f"I no longer live in {place}.")
+        assert (fact.predicate, fact.object, fact.negated) == ("lives_in", place.casefold(), True)
