@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
-from policies.fact_patterns_words import KIN_MANY, KIN_ONE, normalised, word_set
+from policies.fact_patterns_words import CAPITALS, KIN_MANY, KIN_ONE, UNCASED, normalised, word_set
 
 _MENTION: Final = re.compile(rf"\b(?:my|our) (?:[a-z]+ )?(?P<k>{KIN_ONE}|{KIN_MANY})(?![\w-])", re.IGNORECASE)
 _HER: Final = word_set(
@@ -20,7 +20,7 @@ _HER: Final = word_set(
 _HIM: Final = word_set(
     "husband father dad fiance fiancé boyfriend son brother uncle nephew grandfather grandpa stepson half-brother"
 )
-_NAME: Final = re.compile(r"\b[A-Z][a-z]{2,}")
+_NAME: Final = re.compile(rf"\b[{CAPITALS}][^\W\d_{CAPITALS}]{{2,}}|[{UNCASED}]+")
 _NO_NAME: Final = word_set(
     "Monday Tuesday Wednesday Thursday Friday Saturday Sunday January February March April May June July August"
     " September October November December English German French Spanish Italian Christmas Easter She He Her His"

@@ -1518,3 +1518,8 @@ def test_an_end_names_a_place_whatever_letter_it_begins_with() -> None:
     for place in ("Łódź", "दिल्ली"):
         fact = only(f"I no longer live in {place}.")
         assert (fact.predicate, fact.object, fact.negated) == ("lives_in", place.casefold(), True)
+
+
+@pytest.mark.parametrize("name", ["Émilie", "Şule", "Jörg", "Zoë", "Łucja", "Анна", "प्रिया", "美咲"])
+def test_she_is_nobody_where_another_was_named_in_any_script(name: str) -> None:
+    assert triples(f"My sister visited {name} today. She lives in Paris.") == []
