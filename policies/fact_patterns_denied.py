@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from policies.fact_patterns_words import KIN_MANY, KIN_ONE
+from policies.fact_patterns_words import CAPITALS, KIN_MANY, KIN_ONE
 
 _WORK: Final = (
     "client|customer|competitor|rival|vendor|supplier|patient|student|teacher|tenant|employee|intern|teammate|classmate"
@@ -100,12 +100,14 @@ _NO_VERSION: Final = re.compile(
 _TAKEN_BACK: Final = re.compile(
     r"\W{0,5}(?:wait,? )?(?:(?:or )?no,? (?:wait|sorry|i meant?|make that)\b"
     r"|(?:or )?no, (?!(?:really|seriously|honestly|i|i'm|it's|thanks?)\b)|wait,? no\b"
-    r"|(?:sorry|i meant?|i mean to say),? (?:in |at |to |for |from )?(?=(?-i:[A-Z\d$€£¥]))(?!I\b)|or rather\b"
+    rf"|(?:sorry|i meant?|i mean to say),? (?:in |at |to |for |from )?(?=(?-i:[{CAPITALS}\d$€£¥]))(?!I\b)|or rather\b"
     r"|scratch that\b|make that\b|(?:but )?not (?:really|any ?more)\b|(?:but )?no (?:longer|more)\b"
     r"|or (?:was|did|used to)\b)"
-    r"|\W{0,5}(?:nein|ich meine|non|je veux dire|perdón|pardon|digo|quiero decir),? (?:in |bei |à |chez |en )?"
-    r"(?=(?-i:[A-ZÀ-Þ\d]))"
-    r"|\W{0,5}(?:well|correction)[,:]? (?:in |at |to |for |from )?(?=(?-i:[A-Z\d]))(?!I\b)"
+    r"|\W{0,5}(?:nein|ich meine|ähm?|quatsch|entschuldigung|verzeihung|besser gesagt|vielmehr|oder besser|non|euh|enfin"
+    r"|je veux dire|(?:ou )?plutôt|pardon|désolée?|perdón|perdona|bueno|digo|mejor dicho|quiero decir),?"
+    r" (?:in |bei |à |chez |en )?"
+    rf"(?=(?-i:[{CAPITALS}\d]))"
+    rf"|\W{{0,5}}(?:well|correction)[,:]? (?:in |at |to |for |from )?(?=(?-i:[{CAPITALS}\d]))(?!I\b)"
     r"|,? (?:or )?so (?:they|he|she|people) says?\b|,? (?:supposedly|allegedly|in theory|in my dreams|i wish)\b"
     r"|\W{0,5}(?:lol,? )?not(?:[!.)]|$)",
     re.IGNORECASE,
@@ -119,10 +121,10 @@ _UNDONE: Final = re.compile(
     r"|(?:got|was) (?:fired|laid off|divorced))\b"
     # "I moved to Rome in 2010 and to Milan in 2015", "I quit smoking and started again".
     r"|(?: in (?:19|20)\d\d| last \w+| [a-z]+ \w+ ago)?,?(?: and)?(?: then| later)*"
-    r" (?:(?:moved )?(?:back )?to (?-i:[A-Z])[\w' -]{1,30} in (?:19|20)\d\d\b|(?:moved |came |went )back\b"
+    rf" (?:(?:moved )?(?:back )?to (?-i:[{CAPITALS}])[\w' -]{{1,30}} in (?:19|20)\d\d\b|(?:moved |came |went )back\b"
     r"|(?:started|began) (?:it )?again\b|(?:sold|returned|lost) (?:it|them)\b"
     r"|(?:left|quit|divorced)(?: again)?(?: (?:in (?:19|20)\d\d|this|last|[a-z]+ \w+ (?:ago|later))\b|(?=[.,!])|$))"
-    r"|,?(?: and)? then (?:back )?to (?-i:[A-Z])",
+    rf"|,?(?: and)? then (?:back )?to (?-i:[{CAPITALS}])",
     re.IGNORECASE,
 )
 # "Rome or Milan": it is one of them, and nobody has said which. "Or so", "or I fail" name no other.
@@ -135,9 +137,10 @@ _ONE_OF_TWO: Final = re.compile(
 _TO_ANOTHER: Final = re.compile(r" (?:to|[-–]) ?[$€£¥]?\d|[-–][$€£¥]?\d")
 _JOKE: Final = re.compile(
     r"\W{1,5}(?:(?:oh|oops|no|sorry|wait|actually)[,.!]? ){0,3}(?:i meant?|i mean to say|correction|make that"
-    r"|scratch that)[,:]? (?:in |at |to |for |from |it's )?(?=(?-i:[A-Z\d$€£¥]))(?!I\b)|"
+    rf"|scratch that)[,:]? (?:in |at |to |for |from |it's )?(?=(?-i:[{CAPITALS}\d$€£¥]))(?!I\b)|"
     r"\W{0,5}(?:(?:no, )?(?:just |only |i'm |i am |was |i was )*(?:kidding|joking)\b(?! aside)|no,? wait\b"
-    r"|(?:nur |war |kleiner |ein ){0,3}(?:scherz|witz)\b|(?:es |era )?broma\b|(?:non,? )?je (?:plaisante|rigole)\b"
+    r"|(?:nur |war |kleiner |ein ){0,3}(?:scherz|witz|spaß|spass)\b|(?:(?:es |era )?(?:una )?broma|mentira)\b"
+    r"|(?:non,? )?je (?:plaisante|rigole|blague|déconne)\b|(?:c'est |c'était )?une blague\b"
     r"|(?:jk|not!)(?!\w))",
     re.IGNORECASE,
 )

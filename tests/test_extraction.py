@@ -785,6 +785,15 @@ def test_what_points_or_is_denied_is_nothing_liked_in_other_languages(text: str)
         "Mi madre decía: vivo en Madrid.",
         "Soñé: vivo en Madrid.",
         "Vivo en Madrid, broma.",
+        "Ich wohne in Rom, war nur Spaß.",
+        "J'habite à Rome, c'est une blague.",
+        "Ich wohne in Berlin, äh, München.",
+        "Ich wohne in Berlin, Quatsch, in Bonn.",
+        "Ich wohne in Berlin, besser gesagt in Bonn.",
+        "J'habite à Lyon, euh, à Paris.",
+        "J'habite à Lyon, enfin à Villeurbanne.",
+        "Vivo en Madrid, mejor dicho, en Getafe.",
+        "Vivo en Madrid, bueno, en Getafe.",
         "Mein Name ist egal.",
         "Mi nombre es difícil.",
         "Ich arbeite bei Nacht.",
@@ -1523,3 +1532,16 @@ def test_an_end_names_a_place_whatever_letter_it_begins_with() -> None:
 @pytest.mark.parametrize("name", ["Émilie", "Şule", "Jörg", "Zoë", "Łucja", "Анна", "प्रिया", "美咲"])
 def test_she_is_nobody_where_another_was_named_in_any_script(name: str) -> None:
     assert triples(f"My sister visited {name} today. She lives in Paris.") == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I live in Rome, sorry, Łódź.", "I live in Rome, no wait, Żory.", "I live in Rome, I mean Örebro.",
+        "I moved to Rome in 2010 and to Łódź in 2015.", "I moved to Rome and then to Łódź.",
+        "Ich wohne in Berlin, nein, Łódź.",
+    ],
+)  # fmt: skip
+def test_what_is_taken_back_for_a_place_in_any_letters_was_not_said(text: str) -> None:
+    assert ("user", "lives_in", "rome") not in triples(text)
+    assert ("user", "lives_in", "berlin") not in triples(text)
