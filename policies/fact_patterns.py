@@ -289,7 +289,7 @@ _TURNS: Final = (
 )  # fmt: skip
 
 # "no vivo en", "ich mag Pilze nicht": what is only denied in these languages ends nothing and is no fact.
-_DENIED: Final = r"(?<!\bno )(?<!\bnunca )(?<!\btampoco )(?<!\bjamás )(?!(?:(?! mais pas (?!trop|beaucoup|tant|tellement|vraiment))[^,.;:!?\n]){0,100}\b(?:nicht|nie|niemals|kaum|pas|jamais|nunca)\b)"
+_DENIED: Final = r"(?<!\bno )(?<!\bno  )(?<!\bnunca )(?<!\btampoco )(?<!\bjamás )(?!(?:(?! mais pas (?!trop|beaucoup|tant|tellement|vraiment))[^,.;:!?\n]){0,100}\b(?:nicht|nie|niemals|kaum|pas|jamais|nunca)\b)"
 _MUCH: Final = (
     r"(?:(?:bien|beaucoup|vraiment|surtout|toujours|trop|aussi|mucho|muchísimo|bastante|también|realmente|sehr gerne?|sehr|gerne?"
     r"|auch|besonders|wirklich|ja|nur) (?!$))*"
@@ -307,7 +307,7 @@ _ELSEWHERE: Final = (
     _rule(rf"{_DENIED}(?:ich hei(?:ß|ss)e|mein Name ist|me llamo|mi nombre es|je m'appelle|mon nom est) (?:jetzt |nun |eigentlich |übrigens |ahora |también |maintenant |désormais |aussi )?{_RUN}", "name", "{P} name is {o}.", "name", "one", importance=0.9),
     _rule(rf"{_DENIED}(?:ich (?:wohne|lebe) (?:(?:jetzt|derzeit|nun|zurzeit|aktuell|wieder|immer noch|noch) )*(?:seit [\w ]{{2,20}}? )?in|vivo en|j'habite (?:à|a|en|au)|je vis (?:à|a|en|au)) {_DOTTED}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.8),
     _rule(rf"{_DENIED}(?:ich arbeite (?:bei|für)|trabajo (?:en|para)|je travaille (?:chez|pour)) {_DOTTED}", "works_at", "{S} works at {o}.", "employer", "one", importance=0.8),
-    _rule(rf"{_DENIED}(?:ich (?:mag|liebe)|me (?:gustan?|encantan?)|j'aime|j'adore)\b(?! ?(?:nicht|pas|dich|que\b|keine?n?\b|plus\b|quand\b|cuando\b|más\b|es\b|lieber\b)) ?{_MUCH}(?P<o>[^,.;:!?()\n\"\ue000]{{2,60}}?)(?= (?:pero|aber|mais|und ich|y (?:vivo|trabajo|soy|tengo|me)|et (?:je|j'))\b|[,.;:!?()\n\"\ue000]|$)", "likes", "{S} likes {o}.", "things", "preference"),
+    _rule(rf"{_DENIED}(?:ich (?:mag|liebe)|me (?:gustan?|encantan?)|j'aime|j'adore)\b(?! ?(?:nicht|pas|dich|que\b|keine?n?\b|plus\b|quand\b|cuando\b|más\b|es\b|lieber\b|die Art\b)) ?{_MUCH}(?P<o>[^,.;:!?()\n\"\ue000]{{2,60}}?)(?= (?:pero|aber|mais|und ich|y (?:vivo|trabajo|soy|tengo|me)|et (?:je|j'))\b|[,.;:!?()\n\"\ue000]|$)", "likes", "{S} likes {o}.", "things", "preference"),
     _rule(rf"{_DENIED}ich bin allergisch gegen {_RUNS}", "allergic_to", "{S} is allergic to {o}.", "things", importance=0.95),
     _rule(rf"{_DENIED}soy alérgic[oa] (?=a){_RUNS}", "allergic_to", "{S} is allergic to {o}.", "things", importance=0.95),
     _rule(rf"{_DENIED}je suis allergique (?=à|au){_RUNS}", "allergic_to", "{S} is allergic to {o}.", "things", importance=0.95),

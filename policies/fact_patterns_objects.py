@@ -140,6 +140,7 @@ _INSTEAD_OF_NAME: Final = word_set(
     " old-fashioned lazy cynical naive naïve paranoid skeptical sceptical picky biased stupid dumb silly weird nuts mad"
     " foot train bus car bike bicycle plane taxi tram boat ferry metro subway rail default"
     " sie dich euch ihn ihnen alle uns egal unwichtig programm geheim selten schwierig kompliziert"
+    " eigentlich übrigens auch mit wie noch immer nur plus aussi comme toujours encore également también como igual"
     " personne difficile secret compliqué rare difícil complicado raro común secreto largo irrelevante"
 )
 
@@ -233,14 +234,12 @@ def _place(said: str, at: Range) -> list[Range]:
     alone = re.fullmatch(r"[a-z]{4,}(?: [a-z]{4,})?", text) is not None and cut[1] == end and "ing" not in text
     return (
         [cut]
-        if alone
-        and not ANAPHORS.search(text)
-        and not _NO_PHRASE.match(text)
-        and text.split()[0] not in ("fear", "constant", "different", "same")
+        if alone and not ANAPHORS.search(text) and not _NO_PHRASE.match(text) and text.split()[0] not in _NO_PLACE
         else []
     )
 
 
+_NO_PLACE: Final = word_set("fear constant different same constante plena pleine plein permanente")
 _MORE_OF_PLACE: Final = re.compile(
     r"(?:,? | )(?:(?:of|de|la|las|los|le|les|the|du|del) )*(?!(?:(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day"
     r"|Montag|Dienstag|Mittwoch|Donnerstag|Freitag|Samstag|Sonntag)s?\b|(?:Quatsch|Entschuldigung|Verzeihung)\b)"

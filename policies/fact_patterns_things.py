@@ -42,9 +42,11 @@ _AT_HAND: Final = re.compile(
     re.IGNORECASE,
 )
 _NOT_SO: Final = word_set(
-    "kein keine keinen keinem keiner nicht weder noch nie nimmer ned net ungern lieber mehr weniger als auch fall"
-    " ni aucun aucune guère jamais mieux plus moins que plutôt aussi ningún ninguna ninguno nunca menos más tampoco"
-    " también ist hat sind est sont es son"
+    "kein keine keinen keinem keiner nicht nichts nix niemanden niemandem wenig weder noch nie nimmer ned net ungern"
+    " lieber mehr weniger als auch fall dein deine deinem deinen deiner deines eure eurer eures"
+    " ta tes votre vos tu tus vuestra vuestro vuestras vuestros"
+    " ni aucun aucune rien peu guère jamais mieux plus moins que plutôt aussi ningún ninguna ninguno nunca menos más"
+    " tampoco también ist hat sind est sont es son"
 )
 
 

@@ -158,6 +158,8 @@ NO_HOMES: Final = re.compile(
     r"(?:(?:constant |deep |inner )?(?:poverty|peace|hope|pain|denial|sin|fear|harmony|luxury|squalor|exile|hiding"
     r"|misery|comfort|solitude|isolation|darkness|chaos|style|debt|limbo|silence|freedom|retirement)"
     r"|angst|armut|frieden|scheidung|trennung|sorge|harmonie|elternzeit|rente|partnerschaft|beziehung|freiheit"
+    r"|trauer|hoffnung|gemeinschaft|gedanken|luxus|ehe|saus|sünde|untermiete|miete|einsamkeit|bescheidenheit"
+    r"|familia|apartamento|piso|directo|comunidad|pensión|residencia|maison|appartement|foyer|internat|centre|solitaire"
     r"|paz|pareja|pecado|soledad|alquiler|casa|pobreza|miedo|armonía|libertad"
     r"|couple|banlieue|province|campagne|ville|centre-ville|colocation|concubinage|paix|harmonie|autarcie"
     r"|agile|scrum|kanban|production|staging|remote|marketing|sales|engineering|finance|hr|qa|it|legal|accounting"
@@ -168,6 +170,8 @@ NO_HOMES: Final = re.compile(
 # When or what for one works, and in what language; and places, since in Spanish one works "en Madrid" as "en Google".
 NO_EMPLOYERS: Final = re.compile(
     r"nights?|day|home|noon|dawn|money|cash|tips|fun|love|(?:mon|tues|wednes|thurs|fri|satur|sun)days?"
+    r"|recursos humanos|marketing|ventas|photoshop|word|powerpoint|navidad|semana santa"
+    r"|kunden|freunde|menschen|kinder|leute|familien|frieden|musik|kerzenlicht"
     r"|nacht|tag|tage|geld|regen|bedarf|hause|spaß|java|python|rust|react|excel"
     r"|españa|madrid|barcelona|valencia|sevilla|bilbao|zaragoza|málaga|granada|murcia|alicante|cdmx"
     r"|(?:ciudad de )?méxico|guadalajara|monterrey|argentina|buenos aires"

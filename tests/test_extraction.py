@@ -763,6 +763,10 @@ def test_each_thing_of_a_list_is_one_in_other_languages(text: str, predicate: st
         "J'aime moins le café.",
         "Me gusta mucho, gracias.",
         "Me encanta tu respuesta.",
+        "Ich mag die Art, wie du schreibst.",
+        "Ich mag den Ton deiner Antwort.",
+        "J'aime le rythme de ta réponse.",
+        "Me gusta el tono de tus respuestas.",
         "Me gusta la segunda opción.",
         "Me gusta poco el café.",
         "Me gusta nada.",
@@ -1545,3 +1549,17 @@ def test_she_is_nobody_where_another_was_named_in_any_script(name: str) -> None:
 def test_what_is_taken_back_for_a_place_in_any_letters_was_not_said(text: str) -> None:
     assert ("user", "lives_in", "rome") not in triples(text)
     assert ("user", "lives_in", "berlin") not in triples(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Je m'appelle plus Durand.", "Ich heiße mit Nachnamen anders.", "Ich heiße wie Goethe.", "Me llamo igual que Ana.",
+        "Ich mag gar nichts.", "Ich mag eigentlich nichts Süßes.", "J'aime peu le café.", "J'aime absolument rien.",
+        "Ich liebe gar niemanden.", "No  vivo en Madrid.", "No  me gusta el café.", "Vivo en constante miedo.",
+        "J'habite en pleine campagne.", "J'habite en maison.", "Vivo en familia.", "Ich lebe in Saus und Braus.",
+        "Ich arbeite für Kunden in Berlin.", "Trabajo en Recursos Humanos.",
+    ],
+)  # fmt: skip
+def test_a_denial_a_likeness_and_a_way_of_living_are_no_facts_in_other_languages(text: str) -> None:
+    assert triples(text) == []
