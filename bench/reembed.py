@@ -178,6 +178,7 @@ async def run(arguments: argparse.Namespace, work: Path, embedder: Embedder) -> 
 
 def main(argv: list[str] | None = None) -> int:
     """Run and report."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's `&` ignores it, also for what fills
     parser = argparse.ArgumentParser(prog="python -m bench.reembed", description=__doc__)
     parser.add_argument("--memories", type=int, default=20_000, help="turns with a memory each (default %(default)s)")
     parser.add_argument("--blocks", type=int, default=3, help="blocks of each kind (default %(default)s)")

@@ -173,7 +173,13 @@ def measured(name: str, out: Path, quick: bool) -> None:
 def _run(argv: Sequence[str]) -> int:
     """The exit code of a part. At Ctrl-C it is told to end and waited for: it has a service and stores to take down."""
     arm = dies_with(os.getpid(), signal.SIGTERM)
-    process = subprocess.Popen(argv, stdout=sys.stderr, start_new_session=True, preexec_fn=arm)
+
+    def armed() -> None:
+        if arm is not None:
+            arm()
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's `&` has its programs ignore it, and theirs
+
+    process = subprocess.Popen(argv, stdout=sys.stderr, start_new_session=True, preexec_fn=armed)
     try:
         return process.wait()
     except BaseException:

@@ -1,11 +1,19 @@
 """What all tests share. No property has a deadline: on a busy machine it would fail for being slow."""
 
+import signal
+
 import pytest
 from hypothesis import settings
 
 pytest_plugins = ["tests.postgres_fixture", "tests.valkey_fixture", "tests.service_fixture"]
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
+
+
+def pytest_configure() -> None:
+    """Programs that tests start are told to end by SIGINT too, which a shell's `&` has all of them ignore."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

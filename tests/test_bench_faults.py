@@ -179,8 +179,8 @@ from bench.{0} import __main__ as command
 
 async def sleeps(*_):
     "Sleeps."
-    print("ready", flush=True)
     try:
+        print("ready", flush=True)
         await asyncio.sleep(600)
     finally:
         print("taken down", flush=True)

@@ -149,7 +149,7 @@ async def test_one_that_is_brought_back_closes_no_circle(held: Held) -> None:
 async def test_an_export_has_every_tie_once_beyond_what_a_hop_looks_at(
     held: Held, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def nobody(_: Scope) -> list[Any]:
+    async def nobody(*_: Any) -> list[Any]:
         return []
 
     async def nothing(*_: Any, **__: Any) -> Page[Any]:
@@ -161,7 +161,7 @@ async def test_an_export_has_every_tie_once_beyond_what_a_hop_looks_at(
         await held.tie(hub, other)
     await held.tie(others[0], hub)
     await held.store.merge(held.scope, others[0], others[1], "open", now=T0, note=held.note())
-    empty, personas = SimpleNamespace(page=nothing), SimpleNamespace(all_of=nobody)
+    empty, personas = SimpleNamespace(page=nothing, some=nobody), SimpleNamespace(all_of=nobody)
     checkpoints = SimpleNamespace(store=empty)
     parts: Any = SimpleNamespace(
         personas=personas, entities=held.store, tasks=empty, checkpoints=checkpoints, records=None
