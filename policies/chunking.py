@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
+from policies.sentences import ENDS, ENDS_ALONE
 from policies.text import whole_at
 
 CHARS_MAX: Final = 800
@@ -24,7 +25,7 @@ SECTION_CHARS_MIN: Final = 240
 """A heading begins a new chunk where the one under way has at least so much; shorter sections stand together."""
 PATH_CHARS_MAX: Final = 200
 """Of the headings above a chunk, that are said with it: the innermost where they are longer together."""
-_SENTENCE: Final = re.compile(r"[.!?…؟۔։።፧।॥။។][\"')\]»”’]*\s+|[。！？]+[」』）”’]*|\n+")
+_SENTENCE: Final = re.compile(rf"[{ENDS}][\"')\]»”’]*\s+|[{ENDS_ALONE}]+[」』）”’]*|\n+")
 _SPACE: Final = re.compile(r"\s+")
 _BETWEEN: Final = " > "
 

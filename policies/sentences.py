@@ -11,7 +11,11 @@ from typing import Final
 
 from policies.text import whole_at
 
-_SENTENCE_END: Final = re.compile(r"(?<=[.!?…؟۔։።፧।॥။។])\s+|(?<=[。！？])|\n+")
+ENDS: Final = ".!?…؟۔։።፧।॥။។"
+"""What ends a sentence where space stands behind it, in any script."""
+ENDS_ALONE: Final = "。！？"
+"""What ends one whatever stands behind it."""
+_SENTENCE_END: Final = re.compile(rf"(?<=[{ENDS}])\s+|(?<=[{ENDS_ALONE}])|\n+")
 CHARS_MAX: Final = 300
 
 

@@ -321,8 +321,13 @@ class ChatCompletions:
         parts, asked = self._parts, ready.asked
         parts.metrics.overflow_retries.inc()
         bare = bare_prompt(ready.chat, prompt.candidates, "degraded", "overflow", prompt.rung, asked.salt, prompt.cut)
-        bare = replace(bare, withdrawn=prompt.withdrawn, gave_way=prompt.gave_way)
-        bare = replace(bare, cut_mark=prompt.cut_mark, restored=prompt.restored)
+        bare = replace(
+            bare,
+            withdrawn=prompt.withdrawn,
+            gave_way=prompt.gave_way,
+            cut_mark=prompt.cut_mark,
+            restored=prompt.restored,
+        )
         head = self._head(ready, bare)
 
         async def keep(outcome: Outcome) -> None:
