@@ -48,7 +48,7 @@ Foreign exceptions are translated into these where they arise, `raise ... from e
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Literal
 
 WebReason = Literal[
     "refused_address",
@@ -62,7 +62,6 @@ WebReason = Literal[
     "unreadable",
 ]
 """Why something of the web was not had. Counted and audited; a closed list."""
-WEB_REASONS: tuple[WebReason, ...] = get_args(WebReason)
 
 
 class MemoryProxyFault(Exception):

@@ -116,7 +116,6 @@ _ADV = (
 )
 _I = rf"I {_ADV}"
 _IM = rf"(?:I'm|I am) {_ADV}"
-_IVE = rf"(?:I|I've|we|we've) {_ADV}"
 _NOT = r"I (?:really |just |also |still )?(?:don't|do not|can't|cannot|never) (?:really |even |particularly )?"
 # "I'm not a lawyer living in Rome"; "I'm married to an engineer living in Ohio": who lives there is another.
 _HALF_DENIED = r"[^.;!?\n]{0,90}?\b(?:not|never|no longer|neither)\b"

@@ -111,9 +111,6 @@ def _aligned(rows: Sequence[Sequence[str]]) -> str:
     )
 
 
-_ADDED_HEAD = ("added p10", "p50", "(95 %)", "p99", "x", "errors", "status")
-
-
 def _latency_rows(found: Mapping[str, Any]) -> list[list[str]]:
     rows = [
         ["first byte, one client", "p10", "p50", "p99", "added p10", "p50", "(95 %)", "p99", "x", "errors", "status"]

@@ -26,9 +26,10 @@ RUN_CHARS_MIN: Final = 20
 PRINTABLE_MIN: Final = 0.97
 """The part of decoded characters that must be printable. Digests and images stay far below (37 % of bytes are)."""
 _BASE64: Final = re.compile(
-    r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{20,}+(?:(?:\r?\n|\\n)[A-Za-z0-9+/_-]{16,}+)*+={0,2}", re.ASCII
+    rf"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{{{RUN_CHARS_MIN},}}+(?:(?:\r?\n|\\n)[A-Za-z0-9+/_-]{{16,}}+)*+={{0,2}}",
+    re.ASCII,
 )
-_PIECE: Final = re.compile(r"[A-Za-z0-9+_-]{20,}+={0,2}", re.ASCII)
+_PIECE: Final = re.compile(rf"[A-Za-z0-9+_-]{{{RUN_CHARS_MIN},}}+={{0,2}}", re.ASCII)
 _LINE: Final = re.compile(r"\r?\n|\\n")
 _PERCENT: Final = re.compile(r"%[0-9A-Fa-f]{2}")
 _URL_RUN: Final = re.compile(r"[A-Za-z0-9%+/=_.~:;&?@!$'()*,#\[\]-]{6,}+", re.ASCII)

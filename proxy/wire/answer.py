@@ -21,7 +21,6 @@ from proxy.wire.alike import Alike, alike_after
 from proxy.wire.sse import SseParser
 
 _ENVELOPE = frozenset({"id", "model", "choices", "usage", "error"})
-_MESSAGE_FIELDS = frozenset({"role", "content", "reasoning", "refusal", "tool_calls"})
 _CHOICE_FIELDS = frozenset({"index", "delta", "message", "finish_reason"})
 _GZIP_MAGIC = b"\x1f\x8b"
 _GZIP_MEMBERS_MAX = 65_536
