@@ -81,12 +81,16 @@ def test_short_text_is_one_window(text: str) -> None:
     assert split_windows(text, WordTokenizer()) == [(0, len(text))]
 
 
-def test_windows_begin_and_end_at_sentences() -> None:
-    text = "The keys are on the shelf by the door. " * 60
-    windows = split_windows(text, WORDPIECE, 100, 20)
+@pytest.mark.parametrize(
+    "sentence",
+    ["The keys are on the shelf by the door.", "चाबियाँ दरवाज़े के पास रखी हैं।", "هل المفاتيح على الرف بجانب الباب؟"],
+)
+def test_windows_begin_and_end_at_sentences(sentence: str) -> None:
+    text = f"{sentence} " * 60
+    windows = split_windows(text, WORDPIECE, 200, 80)
     assert len(windows) > 3
-    assert all(text[start:end].startswith("The keys") for start, end in windows)
-    assert all(text[start:end].rstrip().endswith("door.") for start, end in windows)
+    assert all(text[start:end].startswith(sentence) for start, end in windows)
+    assert all(text[start:end].rstrip().endswith(sentence) for start, end in windows)
 
 
 def test_paragraphs_go_before_sentences() -> None:

@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
+from policies.sentences import ENDS, ENDS_ALONE
+
 WINDOW_TOKENS = 200
 """Tokens of one window, where the model takes as many. Longer ones blur: FACTS, and bench.tune_recall."""
 
@@ -32,7 +34,7 @@ _CHARS_PER_TOKEN_LIKELY = 6
 _SNAP_SHARE = 0.3
 
 _PARAGRAPH = re.compile(r"\n\s*\n\s*")
-_SENTENCE = re.compile(r"[.!?…][\"')\]]*\s+|[。！？]+|\n+")
+_SENTENCE = re.compile(rf"[{ENDS}][\"')\]]*\s+|[{ENDS_ALONE}]+|\n+")
 _SPACE = re.compile(r"\s+")
 
 
