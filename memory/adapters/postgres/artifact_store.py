@@ -88,7 +88,8 @@ class ArtifactStore:
                 await tx.run("add_artifact", scope.tenant, new.artifact_id, *row, *facts, now)
                 await announce(tx, scope.tenant, scope_id, "created", [new.memory.memory_id], by="api", at=now)
                 await witness(tx)
-        return await self.one(scope, known or new.artifact_id), known is not None
+            kept = await _by_id(tx, scope.tenant, scope_id, known or new.artifact_id)
+        return _only(kept), known is not None
 
     async def change(
         self, scope: Scope, artifact_id: UUID, version: int, memory: NewMemory, *, now: datetime, note: Note
@@ -107,7 +108,7 @@ class ArtifactStore:
             )
             await tx.run("change_artifact", scope.tenant, artifact_id, version + 1, now)
             await witness(tx)
-        return await self.one(scope, artifact_id)
+            return _only(await _by_id(tx, scope.tenant, scope_id, artifact_id))
 
     async def delete(
         self, scope: Scope, artifact_id: UUID, *, version: int | None = None, now: datetime, note: Note
@@ -121,8 +122,7 @@ class ArtifactStore:
         self, scope: Scope, artifact_id: UUID, *, now: datetime, note: Note, may: Callable[[Artifact], None]
     ) -> Artifact:
         """Bring it back, within 30 days. Raises NotFound, and what `may` does: then nothing changes."""
-        await self._hide(scope, artifact_id, None, now, note, may)
-        return await self.one(scope, artifact_id)
+        return _only(await self._hide(scope, artifact_id, None, now, note, may))
 
     async def _hide(
         self,
@@ -133,7 +133,8 @@ class ArtifactStore:
         note: Note,
         may: Callable[[Artifact], None] = lambda _: None,
         version: int | None = None,
-    ) -> None:
+    ) -> list[Artifact]:
+        """What is shown again, none where it is hidden."""
         scope_id, witness = await self._known(scope), await self._audit.witness(note)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
@@ -143,9 +144,11 @@ class ArtifactStore:
             await tx.run("mark_artifact_deleted", scope.tenant, artifact_id, at)
             card_id, gone_at = known["memory_id"], known["deleted_at"]
             await turn_memory(tx, scope.tenant, scope_id, card_id, at, gone_at=gone_at, changed=changed, now=now)
-            for one in await _by_id(tx, scope.tenant, scope_id, artifact_id) if at is None else ():
+            back = await _by_id(tx, scope.tenant, scope_id, artifact_id) if at is None else []
+            for one in back:
                 may(one)
             await witness(tx)
+        return back
 
     # ------------------------------------------------------------ reading
 
@@ -156,10 +159,7 @@ class ArtifactStore:
     async def of_scope(self, tenant: UUID, scope_id: int, artifact_id: UUID) -> Artifact:
         """One file of a scope by its number, as a signed link names it. Raises NotFound."""
         async with self._database.transaction(tenant, [scope_id], read_only=True) as tx:
-            found = await _by_id(tx, tenant, scope_id, artifact_id)
-        if not found:
-            raise NotFound(_NONE)
-        return found[0]
+            return _only(await _by_id(tx, tenant, scope_id, artifact_id))
 
     async def page(
         self,
@@ -256,6 +256,12 @@ async def _same(
     found = await _by_id(tx, tenant, scope_id, *(UUID(int=row["artifact_id"].int) for row in rows))
     known = {one.artifact_id for one in found if seen(one)}
     return next((row["artifact_id"] for row in rows if row["artifact_id"] in known), None)
+
+
+def _only(found: Sequence[Artifact]) -> Artifact:
+    if not found:
+        raise NotFound(_NONE)
+    return found[0]
 
 
 async def _by_id(tx: Transaction, tenant: UUID, scope_id: int, *artifact_ids: UUID) -> list[Artifact]:

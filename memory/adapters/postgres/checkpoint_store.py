@@ -93,7 +93,7 @@ class CheckpointStore:
             if given is not None:
                 await _give(tx, place, 1, given.session_id)
             await witness(tx)
-        return await self.one(scope, new.name)
+            return await _one(tx, scope, scope_id, seen, new.name)
 
     async def change(
         self, scope: Scope, subject_id: UUID, version: int, new: NewCheckpoint, *, now: datetime, note: Note
@@ -114,12 +114,13 @@ class CheckpointStore:
             await self._write_version(tx, place, version + 1, new, changed, seen, known_by_it)
             await tx.run("point_checkpoint", scope.tenant, place.exchange_id, version + 1, now)
             await witness(tx)
-        return await self.one(scope, new.name)
+            return await _one(tx, scope, scope_id, seen, new.name)
 
     async def branch(self, scope: Scope, name: str, new_name: str, *, now: datetime, note: Note) -> Checkpoint:
         """Another name for the same parts, which goes on by itself. Raises NotFound, Conflict."""
         scope_id, witness = await self._known(scope), await self._audit.witness(note)
-        async with self._database.transaction(scope.tenant, [scope_id]) as tx:
+        seen = await self._seen(scope, scope_id)
+        async with self._database.transaction(scope.tenant, seen) as tx:
             await tx.value("bump_scope", scope.tenant, scope_id)
             source = await _locked(tx, scope, scope_id, name)
             place = Place(scope.tenant, scope_id, UUID(int=0), self._ids(), now)
@@ -131,7 +132,7 @@ class CheckpointStore:
             parts = await tx.fetch("checkpoint_parts_of", scope.tenant, *origin)
             await tx.run_many("add_checkpoint_part", (_part_row(place, 1, row) for row in parts))
             await witness(tx)
-        return await self.one(scope, new_name)
+            return await _one(tx, scope, scope_id, seen, new_name)
 
     async def delete(self, scope: Scope, name: str, *, version: int | None = None, now: datetime, note: Note) -> None:
         """Hide it, and the memories that were made for it alone. Raises NotFound,
@@ -156,7 +157,8 @@ class CheckpointStore:
         where the name is taken by now, and what `may` does: then nothing changes.
         """
         scope_id, witness = await self._known(scope), await self._audit.witness(note)
-        async with self._database.transaction(scope.tenant, [scope_id]) as tx:
+        seen = await self._seen(scope, scope_id)
+        async with self._database.transaction(scope.tenant, seen) as tx:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
             gone = await tx.row("deleted_checkpoint", scope.tenant, scope_id, name)
             if gone is None or gone["deleted_at"] < now - UNDO:
@@ -168,10 +170,10 @@ class CheckpointStore:
                 raise _taken()
             await tx.run_many("hide_memory", ((scope.tenant, one, None, changed) for one in back))
             await announce(tx, scope.tenant, scope_id, "restored", back, by="api", at=now)
-            for row in await tx.fetch("checkpoint_by_name", scope.tenant, scope_id, name):
-                may(CheckpointRow(**row))
+            shown = await _one(tx, scope, scope_id, seen, name)
+            may(shown.row)
             await witness(tx)
-        return await self.one(scope, name)
+        return shown
 
     async def load(self, scope: Scope, checkpoint: Checkpoint, given: Giving, *, now: datetime) -> None:
         """Have a conversation's next message be given it, also where Redis forgets that."""
@@ -188,15 +190,7 @@ class CheckpointStore:
         scope_id = await self._known(scope)
         seen = await self._seen(scope, scope_id)
         async with self._database.transaction(scope.tenant, seen, read_only=True) as tx:
-            row = await tx.row("checkpoint_by_name", scope.tenant, scope_id, name)
-            if row is None:
-                raise await _not_there(tx, scope, scope_id, name)
-            asked = version or row["version"]
-            known = await tx.row("checkpoint_version", scope.tenant, row["checkpoint_id"], asked)
-            if known is None:
-                raise NotFound(f"this checkpoint has no version {asked}; it is at {row['version']}")
-            parts = await _parts_of(tx, scope, seen, row["checkpoint_id"], asked)
-        return Checkpoint(CheckpointRow(**row), asked, known["recorded_from"], known["tokens"], parts)
+            return await _one(tx, scope, scope_id, seen, name, version)
 
     async def page(
         self,
@@ -293,6 +287,20 @@ class CheckpointStore:
     async def _seen(self, scope: Scope, scope_id: int) -> list[int]:
         """The scopes whose memories a part may name: all that are visible."""
         return sorted({scope_id, *(one.scope_id for one in await self._scopes.visible(scope))})
+
+
+async def _one(
+    tx: Transaction, scope: Scope, scope_id: int, seen: Sequence[int], name: str, version: int | None = None
+) -> Checkpoint:
+    row = await tx.row("checkpoint_by_name", scope.tenant, scope_id, name)
+    if row is None:
+        raise await _not_there(tx, scope, scope_id, name)
+    asked = version or row["version"]
+    known = await tx.row("checkpoint_version", scope.tenant, row["checkpoint_id"], asked)
+    if known is None:
+        raise NotFound(f"this checkpoint has no version {asked}; it is at {row['version']}")
+    parts = await _parts_of(tx, scope, seen, row["checkpoint_id"], asked)
+    return Checkpoint(CheckpointRow(**row), asked, known["recorded_from"], known["tokens"], parts)
 
 
 async def _locked(tx: Transaction, scope: Scope, scope_id: int, name: str) -> Any:

@@ -87,7 +87,7 @@ class EntityStore:
             await _step(tx, place, new.entity_id, 1, "added", None, actor)
             await announce(tx, scope.tenant, scope_id, "created", [card_id], by="api", at=now)
             await witness(tx)
-        return await self.one(scope, new.entity_id)
+            return _only(await _by_id(tx, scope, scope_id, [new.entity_id]))
 
     async def change(
         self,
@@ -124,7 +124,7 @@ class EntityStore:
             await _name(tx, scope, scope_id, new.entity_id, card_id, new.told)
             await _step(tx, place, new.entity_id, version + 1, "changed", None, actor)
             await witness(tx)
-        return await self.one(scope, new.entity_id)
+            return _only(await _by_id(tx, scope, scope_id, [new.entity_id]))
 
     async def merge(
         self, scope: Scope, entity_id: UUID, into: UUID, actor: str, *, now: datetime, note: Note
@@ -155,7 +155,7 @@ class EntityStore:
             await _step(tx, place, entity_id, one["version"] + 1, "merged", into, actor)
             await _step(tx, place, into, other["version"] + 1, "took", entity_id, actor)
             await witness(tx)
-        return await self.one(scope, into)
+            return _only(await _by_id(tx, scope, scope_id, [into]))
 
     async def split(self, scope: Scope, entity_id: UUID, actor: str, *, now: datetime, note: Note) -> Entity:
         """One that was merged stands for itself again, with those that had been merged into it by then. Raises
@@ -177,7 +177,7 @@ class EntityStore:
             await _step(tx, place, entity_id, known["version"] + 1, "split", root, actor)
             await _step(tx, place, root, other["version"] + 1, "gave", entity_id, actor)
             await witness(tx)
-        return await self.one(scope, entity_id)
+            return _only(await _by_id(tx, scope, scope_id, [entity_id]))
 
     async def delete(
         self, scope: Scope, entity_id: UUID, actor: str, *, version: int | None = None, now: datetime, note: Note
@@ -201,8 +201,7 @@ class EntityStore:
         """Bring it back, within 30 days. Raises NotFound, TooLarge, Conflict for a circle of its ties, a name that was
         taken since, or where the one that it is merged into is deleted, and what `may` does: then nothing changes.
         """
-        await self._hide(scope, entity_id, None, actor, now, note, may, seen=seen)
-        return await self.one(scope, entity_id)
+        return _only(await self._hide(scope, entity_id, None, actor, now, note, may, seen=seen))
 
     async def _hide(
         self,
@@ -215,7 +214,8 @@ class EntityStore:
         may: Callable[[Entity], None] = lambda _: None,
         version: int | None = None,
         seen: Seen = everybody,
-    ) -> None:
+    ) -> list[Entity]:
+        """What is shown again, none where it is hidden."""
         scope_id, witness = await self._known(scope), await self._audit.witness(note)
         place = Place(scope.tenant, scope_id, entity_id, entity_id, now)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
@@ -235,10 +235,12 @@ class EntityStore:
                 await turn_memory(
                     tx, scope.tenant, scope_id, memory_id, hidden, gone_at=gone_at, changed=changed, now=now
                 )
-            for one in await _by_id(tx, scope, scope_id, [entity_id]) if at is None else ():
+            back = await _by_id(tx, scope, scope_id, [entity_id]) if at is None else []
+            for one in back:
                 may(one)
                 await _require_back(tx, scope, scope_id, one, gone_at, seen)
             await witness(tx)
+        return back
 
     # ------------------------------------------------------------ what ties them
 
@@ -261,11 +263,14 @@ class EntityStore:
             await tx.run("add_relationship", *row, new.valid_from, new.valid_to, now)
             await announce(tx, scope.tenant, scope_id, "created", [memory.memory_id], by="api", at=now)
             await witness(tx)
-        just_before = str(UUID(int=new.relationship_id.int - 1))
-        for one in (await self.tied(scope, [source], limit=1, cursor=just_before)).rows:
-            if one.relationship_id == new.relationship_id:
-                return one
-        raise NotFound(_NO_TIE)
+            just_before = UUID(int=new.relationship_id.int - 1)
+            rows = await tx.fetch(
+                "relationships_from", scope.tenant, await _with_members(tx, scope, [source]), just_before, 1
+            )
+            for one in await _said(tx, scope, scope_id, rows):
+                if one.relationship_id == new.relationship_id:
+                    return one
+            raise NotFound(_NO_TIE)
 
     async def unrelate(
         self,
@@ -335,10 +340,7 @@ class EntityStore:
 
     async def one(self, scope: Scope, entity_id: UUID) -> Entity:
         """One of them. Raises NotFound."""
-        found = await self.some(scope, [entity_id])
-        if not found:
-            raise NotFound(_NONE)
-        return found[0]
+        return _only(await self.some(scope, [entity_id]))
 
     async def some(self, scope: Scope, entity_ids: Sequence[UUID]) -> list[Entity]:
         """Those of these that are there."""
@@ -406,6 +408,12 @@ class EntityStore:
         await add_own_memory(
             tx, place, memory, "entity", session_id=None, changed=changed, add_embedding=self._add_embedding
         )
+
+
+def _only(found: Sequence[Entity]) -> Entity:
+    if not found:
+        raise NotFound(_NONE)
+    return found[0]
 
 
 async def _by_id(tx: Transaction, scope: Scope, scope_id: int, entity_ids: Sequence[UUID]) -> list[Entity]:

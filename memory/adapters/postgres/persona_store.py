@@ -73,7 +73,7 @@ class PersonaStore:
                 raise _taken()
             await announce(tx, scope.tenant, scope_id, "created", [new.memory.memory_id], by="api", at=now)
             await witness(tx)
-        return await self.one(scope, new.name)
+            return await _one(tx, scope, scope_id, new.name)
 
     async def change(
         self,
@@ -100,7 +100,7 @@ class PersonaStore:
             await add_next_version(tx, place, card_id, new.memory, changed=changed, add_embedding=embeds, lowers=lowers)
             await tx.run("change_persona", scope.tenant, persona_id, version + 1, dict(new.facets), now)
             await witness(tx)
-        return await self.one(scope, new.name)
+            return await _one(tx, scope, scope_id, new.name)
 
     async def delete(self, scope: Scope, name: str, *, version: int | None = None, now: datetime, note: Note) -> None:
         """Hide it. Raises NotFound, and Conflict for another `version`."""
@@ -130,9 +130,10 @@ class PersonaStore:
                 raise _taken()
             card_id, gone_at = gone["memory_id"], gone["deleted_at"]
             await turn_memory(tx, scope.tenant, scope_id, card_id, None, gone_at=gone_at, changed=changed, now=now)
-            may(await _one(tx, scope, scope_id, name))
+            back = await _one(tx, scope, scope_id, name)
+            may(back)
             await witness(tx)
-        return await self.one(scope, name)
+        return back
 
     async def one(self, scope: Scope, name: str) -> Persona:
         """A persona. Raises NotFound."""

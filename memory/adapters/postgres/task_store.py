@@ -99,7 +99,7 @@ class TaskStore:
             told = [one.memory.memory_id for one in new]
             await announce(tx, scope.tenant, scope_id, "created", told, by="api", at=now)
             await witness(tx)
-        found = {one.task_id: one for one in await self.some(scope, list(needs))}
+            found = {one.task_id: one for one in await _by_id(tx, scope, scope_id, list(needs))}
         return [found[one.task_id] for one in new]
 
     async def change(
@@ -141,7 +141,7 @@ class TaskStore:
             step = (task_id, version + 1, scope_id, known["status"], new.status, actor, now)
             await tx.run("add_task_step", scope.tenant, *step)
             await witness(tx)
-        return await self.one(scope, task_id)
+            return _only(await _by_id(tx, scope, scope_id, [task_id]))
 
     async def delete(
         self, scope: Scope, task_id: UUID, *, version: int | None = None, now: datetime, note: Note
@@ -157,8 +157,7 @@ class TaskStore:
         """Bring it back, within 30 days. Raises NotFound, TooLarge, Conflict for a circle that would be closed, and
         what `may` does: then nothing changes.
         """
-        await self._hide(scope, task_id, None, now, note, may)
-        return await self.one(scope, task_id)
+        return _only(await self._hide(scope, task_id, None, now, note, may))
 
     async def _hide(
         self,
@@ -169,7 +168,8 @@ class TaskStore:
         note: Note,
         may: Callable[[Task], None] = lambda _: None,
         version: int | None = None,
-    ) -> None:
+    ) -> list[Task]:
+        """What is shown again, none where it is hidden."""
         scope_id, witness = await self._known(scope), await self._audit.witness(note)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
@@ -184,18 +184,17 @@ class TaskStore:
                 await _require_acyclic(tx, scope, {task_id: frozenset(UUID(int=row["needs"].int) for row in edges)})
             card_id, gone_at = known["memory_id"], known["deleted_at"]
             await turn_memory(tx, scope.tenant, scope_id, card_id, at, gone_at=gone_at, changed=changed, now=now)
-            for one in await _by_id(tx, scope, scope_id, [task_id]) if at is None else ():
+            back = await _by_id(tx, scope, scope_id, [task_id]) if at is None else []
+            for one in back:
                 may(one)
             await witness(tx)
+        return back
 
     # ------------------------------------------------------------ reading
 
     async def one(self, scope: Scope, task_id: UUID) -> Task:
         """A task. Raises NotFound."""
-        found = await self.some(scope, [task_id])
-        if not found:
-            raise NotFound(_NONE)
-        return found[0]
+        return _only(await self.some(scope, [task_id]))
 
     async def some(self, scope: Scope, task_ids: Sequence[UUID]) -> list[Task]:
         """Those of these tasks that are there."""
@@ -249,6 +248,12 @@ class TaskStore:
         if scope_id is None:
             raise NotFound(_NONE)
         return scope_id
+
+
+def _only(found: Sequence[Task]) -> Task:
+    if not found:
+        raise NotFound(_NONE)
+    return found[0]
 
 
 def _first() -> tuple[datetime, UUID]:
