@@ -15,15 +15,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
+from uuid import UUID
 
 import uvloop
 
-from memory.adapters.postgres.audit import AuditLog
+from memory.adapters.postgres.audit import AuditLog, Witness
 from memory.adapters.postgres.database import NIGHTLY, Database
 from memory.adapters.postgres.keys import KeyStore
 from memory.audit import noted
 from memory.config import Settings
 from memory.errors import ConfigInvalid
+from memory.ids import new_id
 from memory.key_wiring import master_of
 from memory.keys import KeyRing
 from memory.stored import ApiKey
@@ -100,7 +102,8 @@ async def _create(here: Here) -> int:
             "or revoke that one, or give this one another name"
         )
     ends = None if asked["expires_in_s"] is None else here.now + timedelta(seconds=asked["expires_in_s"])
-    key_id, secret = await here.store.create_api_key(
+    key_id = new_id()
+    _, secret = await here.store.create_api_key(
         tenant,
         asked["name"],
         here.now,
@@ -111,11 +114,12 @@ async def _create(here: Here) -> int:
         expires_at=ends,
         limits=limits,
         ring=here.ring,
+        key_id=key_id,
+        witness=await _witness(here, tenant, key_id, "key.create"),
     )
     if is_new:
         sys.stderr.write(f"the tenant {asked['tenant']!r} is new\n")
     made = next(one for one in await here.store.list_api_keys(tenant) if one.key_id == key_id)
-    await _note(here, made, "key.create")
     _show_secret(here, made, asked["tenant"], secret)
     return 0
 
@@ -144,8 +148,15 @@ async def _list(here: Here) -> int:
 async def _rotate(here: Here) -> int:
     key, tenant = await _meant(here)
     until = here.now + timedelta(seconds=here.asked["grace_s"])
+    witness = await _witness(here, key.tenant_id, key.key_id, "key.rotate")
     secret = await here.store.rotate_api_key(
-        key.tenant_id, key.key_id, here.now, former_until=until, redo=here.asked["redo"], ring=here.ring
+        key.tenant_id,
+        key.key_id,
+        here.now,
+        former_until=until,
+        redo=here.asked["redo"],
+        ring=here.ring,
+        witness=witness,
     )
     if secret is None and _in_use(key, here):
         raise KeyRefused(
@@ -155,16 +166,15 @@ async def _rotate(here: Here) -> int:
     if secret is None:
         raise KeyRefused(f"mp-{key.prefix} ({key.name}) is {_state(key, here)}; make another: memory-proxy key create")
     rotated = next(one for one in await here.store.list_api_keys(key.tenant_id) if one.key_id == key.key_id)
-    await _note(here, rotated, "key.rotate")
     _show_secret(here, rotated, tenant, secret)
     return 0
 
 
 async def _revoke(here: Here) -> int:
     key, tenant = await _meant(here)
-    if not await here.store.revoke_api_key(key.tenant_id, key.key_id, here.now):
+    witness = await _witness(here, key.tenant_id, key.key_id, "key.revoke")
+    if not await here.store.revoke_api_key(key.tenant_id, key.key_id, here.now, witness):
         raise KeyRefused(f"mp-{key.prefix} ({key.name}) is revoked already")
-    await _note(here, key, "key.revoke")
     if here.asked["json"]:
         revoked = next(one for one in await here.store.list_api_keys(key.tenant_id) if one.key_id == key.key_id)
         sys.stdout.write(json.dumps(_members(revoked, tenant, here), indent=2) + "\n")
@@ -173,9 +183,9 @@ async def _revoke(here: Here) -> int:
     return 0
 
 
-async def _note(here: Here, key: ApiKey, action: str) -> None:
+async def _witness(here: Here, tenant: UUID, key_id: UUID, action: str) -> Witness:
     """Who runs the command has the data directory's rights and no key: `operator`."""
-    await here.audit.record([noted(key.tenant_id, "operator", action, ids=[key.key_id], at=here.now)])
+    return await here.audit.witness(noted(tenant, "operator", action, ids=[key_id], at=here.now))
 
 
 async def _meant(here: Here) -> tuple[ApiKey, str]:

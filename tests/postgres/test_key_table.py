@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
 
 from memory.adapters.postgres.database import Database
 from memory.adapters.postgres.keys import KeyStore, secret_digest
+from memory.config import Settings
 from memory.errors import StoreUnavailable
+from memory.key_command import keys
 from memory.key_table import OpenedKeys
 from memory.keys import KeyRing
 from policies.capability_token import root_of
@@ -47,6 +52,28 @@ async def made(postgres: TestDatabase) -> AsyncIterator[Made]:
     )
     yield Made(database, store, ring, tenant, key_id, secret)
     await database.close()
+
+
+async def test_nothing_is_done_to_a_key_that_is_not_noted(
+    made: Made, postgres: TestDatabase, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = Settings.model_validate({"data": {"dir": str(tmp_path)}, "database": {"url": postgres.app}})
+    (tmp_path / "master.key").touch(0o600)
+    (tmp_path / "master.key").write_bytes(MASTER)
+    key = {"name": "tower", "tenant": "default", "capabilities": [], "limits": {}, "fixed": {}, "defaults": {}}
+    named: dict[str, Any] = {"key": "tower", "tenant": None, "json": False}
+    for asked in (
+        {"act": "create", **key, "ceiling": "internal", "expires_in_s": None, "json": False},
+        {"act": "rotate", **named, "grace_s": 60, "redo": False},
+        {"act": "revoke", **named},
+    ):
+        postgres.psql("REVOKE INSERT ON audit_log FROM mp_app")
+        with pytest.raises(StoreUnavailable):
+            await keys(settings, json.dumps(asked))
+        postgres.psql("GRANT INSERT ON audit_log TO mp_app")
+        assert await keys(settings, json.dumps(asked)) == 0, capsys.readouterr().err
+    noted = postgres.psql("SELECT string_agg(action, ' ' ORDER BY seq) FROM audit_log")
+    assert noted == "key.create key.rotate key.revoke"
 
 
 async def test_every_process_opens_the_same_root_and_limits(made: Made) -> None:

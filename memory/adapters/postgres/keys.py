@@ -14,7 +14,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from memory.adapters.postgres.database import Database
+from memory.adapters.postgres.audit import Witness
+from memory.adapters.postgres.database import Database, Transaction
 from memory.envelope import seal
 from memory.errors import StoreUnavailable
 from memory.ids import new_id
@@ -24,6 +25,10 @@ from memory.stored import ApiKey
 from policies.api_key import PREFIX_BYTES, SECRET_BYTES, secret_of
 from policies.capability_token import root_of
 from policies.key_limits import NO_LIMITS, KeyLimits
+
+
+async def _unseen(_tx: Transaction) -> None:
+    """Of what nobody notes."""
 
 
 class KeyStore:
@@ -78,12 +83,16 @@ class KeyStore:
         expires_at: datetime | None = None,
         limits: KeyLimits = NO_LIMITS,
         ring: KeyRing | None = None,
+        key_id: UUID | None = None,
+        witness: Witness = _unseen,
     ) -> tuple[UUID, str]:
-        """A new key: its id, and the secret, which is shown once and never stored. `ring` lets it have tokens."""
+        """A new key: its id, and the secret, which is shown once and never stored. `ring` lets it have tokens; the
+        `witness` writes in its transaction, here and below: nothing is done that is not noted.
+        """
         prefix, secret = _new_secret()
-        key_id = new_id()
+        key_id = key_id or new_id()
         token_key = await _sealed_root(ring, tenant, key_id, secret)
-        async with self._database.transaction(None) as tx:
+        async with self._database.transaction(tenant) as tx:
             await tx.run(
                 "add_api_key",
                 key_id,
@@ -100,6 +109,7 @@ class KeyStore:
                 limits.stored(),
                 token_key,
             )
+            await witness(tx)
         return key_id, secret
 
     async def rotate_api_key(
@@ -111,6 +121,7 @@ class KeyStore:
         former_until: datetime,
         redo: bool = False,
         ring: KeyRing | None = None,
+        witness: Witness = _unseen,
     ) -> str | None:
         """A new secret for a key; the one it has holds until `former_until`.
 
@@ -120,10 +131,12 @@ class KeyStore:
         redo = redo and former_until > now
         prefix, secret = _new_secret()
         token_key = await _sealed_root(ring, tenant, key_id, secret)
-        async with self._database.transaction(None) as tx:
+        async with self._database.transaction(tenant) as tx:
             done = await tx.run(
                 "rotate_api_key", tenant, key_id, now, prefix, secret_digest(secret), token_key, former_until, redo
             )
+            if done == 1:
+                await witness(tx)
         return secret if done == 1 else None
 
     async def api_keys_called(self, called: str) -> list[ApiKey]:
@@ -141,10 +154,13 @@ class KeyStore:
         async with self._database.transaction(None, read_only=True) as tx:
             return [_api_key(row) for row in await tx.fetch("api_keys_of_tenant", tenant)]
 
-    async def revoke_api_key(self, tenant: UUID, key_id: UUID, now: datetime) -> bool:
+    async def revoke_api_key(self, tenant: UUID, key_id: UUID, now: datetime, witness: Witness = _unseen) -> bool:
         """Whether there was such a key in use."""
-        async with self._database.transaction(None) as tx:
-            return await tx.run("revoke_api_key", tenant, key_id, now) == 1
+        async with self._database.transaction(tenant) as tx:
+            done = await tx.run("revoke_api_key", tenant, key_id, now) == 1
+            if done:
+                await witness(tx)
+        return done
 
     async def all_active(self, now: datetime) -> dict[bytes, ApiKey]:
         """Every key that may be used now, by the SHA-256 of its secret; of a rotated one by the former too, while that
