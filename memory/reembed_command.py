@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import signal
 import sys
@@ -26,7 +27,7 @@ from memory.adapters.postgres.reembed_store import ReembedStore
 from memory.adapters.postgres.serving_store import ServingStore
 from memory.adapters.served_model import configured_files, named_files, stored_files
 from memory.config import Settings
-from memory.errors import ConfigInvalid
+from memory.errors import ConfigInvalid, StoreUnavailable
 from memory.key_wiring import with_keys
 from memory.serving import Serving, StoredModel
 from memory.wiring import holder_name, step_back
@@ -195,7 +196,9 @@ async def _switched(here: Here, standby: StoredModel) -> int:
         sys.stderr.write("another process re-embeds: --pause it first, or wait until it has ended\n")
         return TRY_AGAIN
     sys.stderr.write(f"{standby.name} is served; every process follows within seconds\n")
-    return await _status(here)
+    with contextlib.suppress(StoreUnavailable):  # told to come again, somebody would switch back
+        return await _status(here)
+    return 0
 
 
 async def _drop(here: Here) -> int:

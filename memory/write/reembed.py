@@ -12,6 +12,7 @@ Raises StoreUnavailable, EmbedderUnavailable (come again), LeaseLost (another le
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
-from memory.errors import LeaseLost
+from memory.errors import LeaseLost, StoreUnavailable
 from memory.ports import Embedder
 from memory.serving import Serving, StoredModel
 from memory.write.windows import TextTokenizer, dated, split_windows
@@ -150,7 +151,7 @@ class Reembedding:
         try:
             return await self._fill(fence)
         finally:
-            await self._store.resign()
+            await self._resign()
 
     async def switch(self) -> int | None:
         """Serve this model, which stands by: the generation. None: another process fills or switches.
@@ -172,6 +173,11 @@ class Reembedding:
                     return generation
             raise LeaseLost("writers were faster than the last gap could be closed; try again when less is written")
         finally:
+            await self._resign()
+
+    async def _resign(self) -> None:
+        """Let another at once, or where the store is away when the lease is over: what was done is done."""
+        with contextlib.suppress(StoreUnavailable):
             await self._store.resign()
 
     async def repaired(self) -> None:
@@ -189,11 +195,21 @@ class Reembedding:
             if await self._store.passed_over(self._model, RECENT_S, fence):
                 await self._pass(fence, rest=0.0, until=until)
             if await self._store.left(self._model) == 0:
-                generation = await self._store.switch(self._model, fence)
+                generation = await self._switched(fence)
         finally:
             if generation is None:
                 await self._store.hold(-1.0, fence)
         return generation
+
+    async def _switched(self, fence: int) -> int | None:
+        """The generation. A switch whose end was not heard is looked for: who came again would switch back."""
+        try:
+            return await self._store.switch(self._model, fence)
+        except StoreUnavailable:
+            serving = await self._store.serving()
+            if serving is None or serving.model.model_id != self._model.model_id:
+                raise
+            return serving.generation
 
     async def _fill(self, fence: int) -> End:
         """Pass after pass, until nothing is left, or no more than what is being written at the same time."""

@@ -422,6 +422,24 @@ async def test_a_switch_is_refused_while_writers_are_not_held(both: Both) -> Non
     assert (await both.served()).table == both.first.table
 
 
+@pytest.mark.parametrize("unheard", ["switch", "resign"])
+async def test_a_switch_whose_end_is_not_heard_is_one(
+    both: Both, unheard: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await told(both, 1)
+    store = both.store("x")
+    await store.stand_by(both.second)
+    act = getattr(store, unheard)
+
+    async def lost(*given: Any) -> None:
+        await act(*given)
+        raise StoreUnavailable("the answer was lost")
+
+    monkeypatch.setattr(store, unheard, lost)
+    assert await both.work(store).switch() is not None, "told otherwise, who comes again switches back"
+    assert (await both.served()).table == both.second.table
+
+
 async def test_switching_back_brings_what_was_written_since(both: Both) -> None:
     await told(both, 2)
     await both.store("x").stand_by(both.second)
