@@ -13,6 +13,7 @@ Raises StoreUnavailable, EmbedderUnavailable (come again), LeaseLost (another le
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -35,7 +36,7 @@ from memory.consolidation import (
     Terms,
     Window,
 )
-from memory.errors import LeaseLost, MemoryProxyFault, StoreRefused
+from memory.errors import LeaseLost, MemoryProxyFault, StoreRefused, StoreUnavailable
 from memory.model import NewMemory
 from memory.stored import StoredTurn
 from memory.telemetry import Metrics, event
@@ -152,7 +153,8 @@ class Consolidation:
             report = list(totals.values())
             await self._store.end(lead, self._parts.clock(), report)
         finally:
-            await self._store.resign(self._parts.holder)
+            with contextlib.suppress(StoreUnavailable):  # the lease runs out; a run that has ended has
+                await self._store.resign(self._parts.holder)
         self._count(report)
         return report
 

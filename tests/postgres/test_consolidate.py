@@ -1049,6 +1049,18 @@ async def test_of_two_one_leads_and_the_one_that_lost_it_changes_nothing(night: 
     assert postgres.psql("SELECT count(*) FROM consolidation_progress") == "0"
 
 
+async def test_a_run_that_ended_is_reported_though_its_lead_is_not_given_back(
+    night: Night, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = night.store
+
+    async def lost(holder: str) -> None:
+        raise StoreUnavailable("the connection was lost")
+
+    monkeypatch.setattr(store, "resign", lost)
+    assert await night.on(store).run(lambda *_: None) is not None, "told otherwise, who comes again runs it all anew"
+
+
 async def test_two_that_start_at_once_do_the_work_once(night: Night, postgres: TestDatabase) -> None:
     await much(night)
     night.now = MUCH_LATER
