@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import timedelta
+from typing import Any
 from uuid import UUID
 
 import asyncpg
 import pytest
 
 from memory.adapters.postgres import ahead
-from memory.adapters.postgres.database import Bounds
+from memory.adapters.postgres.database import Bounds, Transaction
 from memory.errors import LeaseLost, StoreRefused, StoreUnavailable
 from memory.ids import new_id
 from memory.model import Commit, SessionRef, TombstoneKind
@@ -49,6 +51,26 @@ async def test_an_exchange_leaves_everything_it_was_made_of(store: Stores, postg
     ]
     tail = await store.imports.session_tail(store.scope(), commit.session)
     assert (tail.tip_chain, tail.next_seq) == (commit.turns[-1].chain, 2)
+
+
+async def test_a_scope_whose_making_was_rolled_back_is_made_by_who_comes_again(
+    store: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begin = store.database.transaction
+
+    @asynccontextmanager
+    async def lost(*given: Any, **named: Any) -> AsyncIterator[Transaction]:
+        async with begin(*given, **named) as tx:
+            yield tx
+            if not named:
+                raise StoreUnavailable("the connection was lost before its commit")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(store.database, "transaction", lost)
+        with pytest.raises(StoreUnavailable):
+            await store.scopes.ensure(store.scope())
+    assert await store.scopes.find(store.scope()) is None
+    assert (await store.write.commit(exchange(store.scope(), "s", 0), now=T0)).new_turns == 2
 
 
 async def test_a_second_delivery_writes_nothing(store: Stores, postgres: TestDatabase) -> None:

@@ -44,7 +44,8 @@ class Scopes:
             drops = self._drops
             async with self._database.transaction(scope.tenant) as tx:
                 await tx.run("add_scope", *_names(scope))
-                known = self._remember(scope, await tx.value("find_scope", *_names(scope)), drops)
+                made = await tx.value("find_scope", *_names(scope))
+            known = self._remember(scope, made, drops)  # not before it is committed
         if known is None:
             raise StoreUnavailable("a scope was stored and is not there")
         return known
