@@ -178,13 +178,15 @@ class Erasing:
         tokens = await self._store.drop_unsaid_tokens(job)
         now = self._parts.clock()
         before = now - timedelta(seconds=self._parts.salt_rotation_min_s)
-        rotated = await self._store.rotate_salt(job.tenant_id, now, before)
-        done = {"keys_shredded": shredded, "personal_tokens": tokens, "cache_salt_rotated": int(rotated)}
-        return await self._advance(job, "shredded", done, fence)
+        job = await self._store.rotate_salt(job, now, before, fence)
+        return await self._advance(job, "shredded", {"keys_shredded": shredded, "personal_tokens": tokens}, fence)
 
     async def _shred(self, job: Job) -> int:
+        """How many keys open nothing any more, also those that were shredded before this was broken off."""
         keys = (await self._store.items(job)).ids("key")
-        return await self._store.shred(job, keys, self._parts.clock()) if keys else 0
+        if keys:
+            await self._store.shred(job, keys, self._parts.clock())
+        return len(keys)
 
     async def _end(self, job: Job, target: Target, known: Known, fence: int) -> None:
         items = await self._store.items(job)

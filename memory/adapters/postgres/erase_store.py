@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence, Set
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -177,10 +178,10 @@ class EraseStore(EraseJobs):
             await tx.run("advance_erasure", job.tenant_id, job.erasure_id, "deleted", total)
         return total
 
-    async def shred(self, job: Job, keys: Sequence[UUID], now: datetime) -> int:
-        """Nothing that these keys sealed can be read again. How many."""
+    async def shred(self, job: Job, keys: Sequence[UUID], now: datetime) -> None:
+        """Nothing that these keys sealed can be read again."""
         async with self._database.transaction(job.tenant_id) as tx:
-            return await tx.run("shred_keys", job.tenant_id, list(keys), now)
+            await tx.run("shred_keys", job.tenant_id, list(keys), now)
 
     async def drop_unsaid_tokens(self, job: Job) -> int:
         """Drop what stands behind tokens that no text holds any more of those of whom something went. How many."""
@@ -191,10 +192,14 @@ class EraseStore(EraseJobs):
             dropped += await drop_unsaid(self._database, job.tenant_id, theirs)
         return dropped
 
-    async def rotate_salt(self, tenant: UUID, now: datetime, before: datetime) -> bool:
-        """Another prefix cache for the tenant, unless it got one after `before`. Whether it did."""
-        async with self._database.transaction(tenant) as tx:
-            return await tx.value("rotate_salt", tenant, now, before) is not None
+    async def rotate_salt(self, job: Job, now: datetime, before: datetime, fence: int) -> Job:
+        """Another prefix cache for the tenant, unless it got one after `before`. The job, in which it is counted."""
+        async with self._database.transaction(job.tenant_id) as tx:
+            await hold_fence(tx, LANE, fence)
+            if await tx.value("rotate_salt", job.tenant_id, now, before) is not None:
+                job = replace(job, counts=added(job.counts, {"cache_salt_rotated": 1}))
+                await tx.run("advance_erasure", job.tenant_id, job.erasure_id, job.step, job.counts)
+        return job
 
 
 class _Deletion:
