@@ -25,7 +25,7 @@ import uvloop
 
 from memory.adapters.embedder import OnnxEmbedder
 from memory.adapters.language import LanguageModel
-from memory.adapters.postgres.audit import AuditLog
+from memory.adapters.postgres.audit import AuditLog, Witness
 from memory.adapters.postgres.database import Bounds, Database
 from memory.adapters.postgres.erase_jobs import JOB
 from memory.adapters.postgres.erase_store import EraseStore
@@ -114,8 +114,8 @@ async def forgotten(settings: Settings, asked: Asked) -> int:
         target = target_of(asked, tenant, Names(redactor_of(settings), await keys.names_key()))
         words = Shingles(NEEDLES_MAX)
         note = noted(tenant, "operator", "forget", why=target.kind, names={target.kind: target.value})
-        await AuditLog(database, keys.audit_key).record([note])
-        receipt = await _led(erasing, Asking(store, keys), database, target, words)
+        witness = await AuditLog(database, keys.audit_key).witness(note)
+        receipt = await _led(erasing, Asking(store, keys), database, target, words, witness)
         if receipt is None:
             sys.stderr.write("another process leads the erasures and does not let go; try again\n")
             return TRY_AGAIN
@@ -139,13 +139,13 @@ async def _tenant(store: KeyStore, name: str) -> UUID:
 
 
 async def _led(
-    erasing: Erasing, asking: Asking, database: Database, target: Target, words: Shingles
+    erasing: Erasing, asking: Asking, database: Database, target: Target, words: Shingles, witness: Witness
 ) -> dict[str, Any] | None:
     leader = Leadership(database, JOB, holder_name())
     for _ in range(round(_LED_WITHIN_S)):
         async with leading(leader) as fence:
             if fence is not None:
-                erasure_id = await asking.ask(target, datetime.now(UTC))
+                erasure_id = await asking.ask(target, datetime.now(UTC), witness)
                 job = await erasing.run(target.scope.tenant, erasure_id, fence, words=words)
                 return None if job is None else job.receipt
         await asyncio.sleep(1)

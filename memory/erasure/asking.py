@@ -15,7 +15,7 @@ from uuid import UUID
 from memory.envelope import Binding, seal
 from memory.erasure.journal import Entry
 from memory.erasure.model import Job, Labelled, Plan, Target
-from memory.erasure.ports import EraseStore
+from memory.erasure.ports import EraseStore, Witness
 from memory.ids import new_id
 from memory.keys import KeyRing
 from memory.model import Scope, TombstoneKind, Unless
@@ -58,11 +58,11 @@ class Asking:
         see = [one.scope_id for one in await self.store.scopes(tenant)]
         return await self.store.labelled(tenant, see, ids, sessions)
 
-    async def ask(self, target: Target, now: datetime) -> UUID:
-        """Write a job; its id."""
+    async def ask(self, target: Target, now: datetime, witness: Witness | None = None) -> UUID:
+        """Write a job, and that it was asked for; its id."""
         tenant, erasure_id = target.scope.tenant, await self._marked(target.scope, new_id())
         sealed = await self._sealed(target, erasure_id)
-        await self.store.add(tenant, erasure_id, target.kind, sealed, await self._digest(target), now)
+        await self.store.add(tenant, erasure_id, target.kind, sealed, await self._digest(target), now, witness)
         return erasure_id
 
     async def is_of(self, scope: Scope, erasure_id: UUID) -> bool:

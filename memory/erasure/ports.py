@@ -14,12 +14,22 @@ from memory.erasure.wanted import Wanted
 from memory.model import TombstoneKind
 from memory.ports import Entry
 
+Witness = Callable[[Any], Awaitable[None]]
+"""What writes the audit row of an act, called in the transaction of the act."""
+
 
 class EraseStore(Protocol):
     """Jobs, and what they take away. StoreUnavailable; with a fence LeaseLost."""
 
     async def add(
-        self, tenant: UUID, erasure_id: UUID, kind: str, target: bytes, digest: bytes, now: datetime
+        self,
+        tenant: UUID,
+        erasure_id: UUID,
+        kind: str,
+        target: bytes,
+        digest: bytes,
+        now: datetime,
+        witness: Witness | None = None,
     ) -> None: ...
     async def add_ended(
         self,

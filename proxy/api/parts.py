@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal, Protocol
@@ -164,6 +164,9 @@ class AuditReads(Protocol):
 
     async def record(self, notes: Sequence[Note]) -> None:
         """Write notes of one tenant now. Raises StoreUnavailable."""
+
+    async def witness(self, *notes: Note) -> Callable[[Any], Awaitable[None]]:
+        """What writes them in the transaction of the act itself. Raises StoreUnavailable."""
 
     async def page(
         self, tenant: UUID, *, limit: int, cursor: str | None = None, oldest_first: bool = False, where: AuditFilter

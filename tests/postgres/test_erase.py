@@ -221,6 +221,19 @@ async def test_a_user_leaves_nothing_and_another_everything(bench: Bench) -> Non
     assert "heron" not in str(receipt) and "'ada'" not in str(receipt)  # hex may spell her name
 
 
+async def test_the_audit_log_names_what_was_asked_for_and_nothing_is_that_it_does_not_name(bench: Bench) -> None:
+    ada, audit = bench.stores.scope("ada"), AuditLog(bench.stores.database, bench.parts.keys.audit_key)
+    note = noted(ada.tenant, "open", "forget", why="user", names={"user": "ada"})
+    for table in ("erasures", "audit_log"):
+        bench.postgres.psql(f"REVOKE INSERT ON {table} FROM mp_app")
+        with pytest.raises(StoreUnavailable):
+            await bench.asking.ask(Target("user", "ada", ada), datetime.now(UTC), await audit.witness(note))
+        assert rows(bench, "audit_log") == rows(bench, "erasures") == 0
+        bench.postgres.psql(f"GRANT INSERT ON {table} TO mp_app")
+    await bench.asking.ask(Target("user", "ada", ada), datetime.now(UTC), await audit.witness(note))
+    assert rows(bench, "audit_log") == rows(bench, "erasures") == 1
+
+
 @pytest.mark.parametrize("waits", [True, False])
 async def test_a_document_goes_with_its_last_chunk_unless_its_next_version_waits(bench: Bench, waits: bool) -> None:
     ada = bench.stores.scope("ada")

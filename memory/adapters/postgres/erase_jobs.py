@@ -14,6 +14,7 @@ from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.leadership import lane_of_job
 from memory.adapters.postgres.leases import hold_fence
 from memory.erasure.model import Items, Job, Step
+from memory.erasure.ports import Witness
 from memory.model import TombstoneKind
 
 JOB = "erasure"
@@ -27,10 +28,21 @@ class EraseJobs:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def add(self, tenant: UUID, erasure_id: UUID, kind: str, target: bytes, digest: bytes, now: datetime) -> None:
-        """Write a job; again is harmless."""
+    async def add(
+        self,
+        tenant: UUID,
+        erasure_id: UUID,
+        kind: str,
+        target: bytes,
+        digest: bytes,
+        now: datetime,
+        witness: Witness | None = None,
+    ) -> None:
+        """Write a job, and with it what its `witness` writes; again is harmless."""
         async with self._database.transaction(tenant) as tx:
             await tx.run("add_erasure", tenant, erasure_id, kind, target, digest, now)
+            if witness is not None:
+                await witness(tx)
 
     async def add_ended(
         self,
