@@ -171,9 +171,24 @@ def _read(url: str) -> WebAddress | Refusal:
     if split is None:
         return "host"
     host, port = split
-    path = quote(parts.path or "/", safe="/%:@!$&'()*+,;=-._~")
+    path = quote(_resolved(parts.path), safe="/%:@!$&'()*+,;=-._~")
     query = quote(parts.query, safe="/%:@!$&'()*+,;=-._~?[]")
     return WebAddress(scheme, host, port, f"{path}?{query}" if parts.query else path)
+
+
+def _resolved(path: str) -> str:
+    """A path without "." and ".." (RFC 3986, 5.2.4), encoded ones too: a server serves what they lead to, and what its
+    robots.txt says is said of that.
+    """
+    kept: list[str] = []
+    last = ""
+    for segment in path.split("/")[1:]:
+        last = segment.lower().replace("%2e", ".")
+        if last == "..":
+            del kept[-1:]
+        elif last != ".":
+            kept.append(segment)
+    return "/" + "/".join([*kept, ""] if last in (".", "..") else kept)
 
 
 def _host_and_port(netloc: str, scheme: str) -> tuple[str, int] | None:

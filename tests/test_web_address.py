@@ -140,6 +140,8 @@ def test_brackets_hold_an_address_and_nothing_else(host: str) -> None:
         ("http://[2606:4700:4700:0::1111]/", "http://[2606:4700:4700::1111]/"),
         ("https://en.wikipedia.org/wiki/A_(b)?x=1&y=%2F", "https://en.wikipedia.org/wiki/A_(b)?x=1&y=%2F"),
         ("http://example.com/a|b{c}", "http://example.com/a%7Cb%7Bc%7D"),
+        ("http://example.com/x/../private", "http://example.com/private"),
+        ("http://example.com/../x/./%2e%2E/private/..?a=/../b", "http://example.com/?a=/../b"),
     ],
 )
 def test_what_may_be_asked_has_one_writing(url: str, canonical: str) -> None:
