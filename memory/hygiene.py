@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -106,11 +107,14 @@ async def keep_measuring(
     sample: int = SAMPLE_MEMORIES,
 ) -> None:
     """Set the gauges for ever; run as a task. A round goes on where the last ended; after the end it begins anew."""
-    walk = store.pages()
+    walk, leads = store.pages(), False
     await asyncio.sleep(first_s)
     while True:
         try:
-            if await leader.lead(2 * every_s) is not None:
+            led, leads = leads, await leader.lead(2 * every_s) is not None
+            if led and not leads:
+                _say_nothing(metrics)
+            if leads:
                 inspection, ended = await _sampled(walk, redactor, sample)
                 if ended and not inspection.tally.memories:  # the last round had just come to the end
                     inspection, ended = await _sampled(walk := store.pages(), redactor, sample)
@@ -139,6 +143,12 @@ def _publish(tally: Tally, metrics: Metrics) -> None:
         metrics.hygiene.labels(rate).set(tally.share(rate))
     counts = {rate: count for rate, count in tally.found.items() if count}
     event(log, "hygiene", memories=tally.memories, facts=tally.facts, **counts)
+
+
+def _say_nothing(metrics: Metrics) -> None:
+    """Another measures now: what was found here last would stand beside what it finds for as long as we live."""
+    for rate in RATES:
+        metrics.hygiene.labels(rate).set(math.nan)
 
 
 def _with_frame(kept: Kept) -> Kept:

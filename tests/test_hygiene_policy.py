@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -247,3 +248,30 @@ async def test_an_end_behind_which_nothing_is_left_is_no_sample() -> None:
     with contextlib.suppress(asyncio.CancelledError):
         await task
     assert seen - {None} == {1.0}
+
+
+async def test_who_measures_no_longer_shows_no_figure_any_more() -> None:
+    class Store:
+        async def pages(self, **_: object) -> AsyncIterator[Sequence[Any]]:
+            yield [SimpleNamespace(tenant=UUID(int=1), scope_id=1, memory_id=UUID(int=2), kept=EPISODE)]
+
+    class Leads:
+        fences = iter((1, None))
+
+        async def lead(self, seconds: float) -> int | None:
+            return next(self.fences, None)
+
+    class Nothing:
+        def redact(self, text: str) -> Any:
+            return SimpleNamespace(findings=())
+
+    metrics, seen = Metrics(), list[float]()
+    junk = ("memory_proxy_hygiene_ratio", {"rate": "junk"})
+    task = asyncio.create_task(keep_measuring(Store(), Leads(), Nothing(), metrics, first_s=0, every_s=0.001))
+    while not seen or not math.isnan(seen[-1]):
+        await asyncio.sleep(0.001)
+        if (said := metrics.registry.get_sample_value(*junk)) is not None:
+            seen.append(said)
+    task.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await task
