@@ -51,6 +51,15 @@ def test_every_file_that_a_process_maps_was_written_before(tmp_path: Path) -> No
         assert file.stat().st_blocks * 512 == pytest.approx(FILE_BYTES, abs=65_536)
 
 
+def test_the_files_of_a_process_with_a_narrow_umask_are_read_by_the_others(tmp_path: Path) -> None:
+    before = os.umask(0o077)
+    try:
+        fill(tmp_path / "counter_1.db")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "counter_1.db").stat().st_mode & 0o777 == 0o644
+
+
 def test_every_gauge_has_a_file_of_its_kind() -> None:
     modes = {one._multiprocess_mode for one in Metrics().registry._collector_to_names if isinstance(one, Gauge)}
     assert {f"gauge_{mode}" for mode in modes} <= set(_KINDS)
