@@ -6,6 +6,7 @@ import os
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import boto3
@@ -154,3 +155,18 @@ async def test_what_cannot_be_is_said_and_leaves_nothing(blobs: S3Blobs, server:
         with pytest.raises(StoreUnavailable, match="bucket"):
             await away.owners()
     assert list((tmp_path / ".parts").iterdir()) == []
+
+
+async def test_a_server_that_knows_no_checksums_of_its_client_is_sent_none(blobs: S3Blobs) -> None:
+    sent: list[tuple[str, set[str]]] = []
+
+    def seen(request: Any, **_: object) -> None:
+        sent.append((request.method, {name.lower() for name in request.headers}))
+
+    blobs._s3.meta.events.register("before-send.s3", seen)
+    await kept(blobs, key(), b"some bytes")
+    await blobs.collect(OWNER, [], datetime.now(UTC))
+    await blobs.shred(OWNER.tenant_id, OWNER.subject_id)
+    assert [name for method, names in sent if method == "PUT" for name in names if "checksum" in name] == []
+    assert [names for method, names in sent if method == "PUT" and "x-amz-trailer" in names] == []
+    assert [("content-md5" in names) for method, names in sent if method == "POST"] == [True]

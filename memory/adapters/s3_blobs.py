@@ -11,6 +11,8 @@ scope's lock in the database (`BlobKeeper`, `ArtifactStore.add`). boto3, in thre
 from __future__ import annotations
 
 import asyncio
+import base64
+import hashlib
 import re
 from collections.abc import AsyncIterator, Collection, Iterator
 from contextlib import asynccontextmanager, contextmanager
@@ -58,7 +60,14 @@ class S3Blobs:
     def __init__(self, where: Bucket, staging: Path) -> None:
         self._bucket, self._prefix = where.bucket, where.prefix.strip("/")
         self._staging = DirectoryBlobs(staging)
-        settings = Config(retries={"max_attempts": 3, "mode": "standard"}, connect_timeout=5, read_timeout=30)
+        # A server that knows S3 of before 2025 refuses what boto3 adds by itself; what is sealed proves itself.
+        settings = Config(
+            retries={"max_attempts": 3, "mode": "standard"},
+            connect_timeout=5,
+            read_timeout=30,
+            request_checksum_calculation="when_required",
+            response_checksum_validation="when_required",
+        )
         self._s3: Any = boto3.client(
             "s3",
             endpoint_url=where.url,
@@ -67,6 +76,7 @@ class S3Blobs:
             aws_secret_access_key=where.secret_key,
             config=settings,
         )
+        self._s3.meta.events.register("before-sign.s3.DeleteObjects", _with_md5)
 
     @asynccontextmanager
     async def writing(self, owner: Owner, key: DataKey, names_key: bytes, bytes_max: int) -> AsyncIterator[BlobWriting]:
@@ -202,6 +212,12 @@ class S3Blobs:
                 done = self._s3.delete_objects(Bucket=self._bucket, Delete={"Objects": objects, "Quiet": True})
             if done.get("Errors"):
                 raise StoreUnavailable(f"{len(done['Errors'])} files could not be removed from the bucket")
+
+
+def _with_md5(request: Any, **_: object) -> None:
+    """Such a server wants this of a list of objects that are to go."""
+    digest = hashlib.md5(request.body, usedforsecurity=False).digest()
+    request.headers["Content-MD5"] = base64.b64encode(digest).decode()
 
 
 @contextmanager
