@@ -202,6 +202,8 @@ def test_an_answer_that_cannot_be_read_is_told_in_a_line(
         ("sessions", "s"),
         ("memories", "review"),
         ("memories", "m", "--confirm"),
+        ("memories", "m", "--delete"),
+        ("memories", "m", "--undelete"),
         ("preferences",),
         ("tasks", "list"),
         ("tasks", "show", "t"),

@@ -146,18 +146,18 @@ def run_memories(options: argparse.Namespace) -> int:
     if options.confirm or options.reject:
         status = "confirmed" if options.confirm else "rejected"
         known = client.get(path)
-        client.send("PATCH", path, {"validation_status": status}, version=known["version"])
-        sys.stdout.write(f"{status}: {options.memory}\n")
-        return 0
+        changed = client.send("PATCH", path, {"validation_status": status}, version=known["version"])
+        return _done(status, changed)
     if options.delete:
-        client.send("DELETE", path)
-        sys.stdout.write(f"hidden: {options.memory}\n")
-        return 0
+        return _done("hidden", client.send("DELETE", path))
     if options.undelete:
-        client.send("POST", f"{path}/undelete")
-        sys.stdout.write(f"shown again: {options.memory}\n")
-        return 0
+        return _done("shown again", client.send("POST", f"{path}/undelete"))
     return _as_json(client.get(path))
+
+
+def _done(what: str, answer: Mapping[str, Any]) -> int:
+    show(f"{what}: {answer['id']}")
+    return 0
 
 
 def _as_json(answer: Any) -> int:
