@@ -14,7 +14,7 @@ import secrets
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping
-from typing import IO, Any, Final
+from typing import Any, Final, Protocol
 from urllib.parse import quote, urlencode, urlsplit
 
 from proxy.cli.chat_words import printable
@@ -32,6 +32,13 @@ class CallFailed(Exception):
     def __init__(self, message: str, status: int | None = None) -> None:
         super().__init__(message)
         self.status = status
+
+
+class Reads(Protocol):
+    """A file that is sent as it is read."""
+
+    def read(self, size: int = -1, /) -> bytes:
+        """The next bytes; b"" at the end."""
 
 
 class _Said(dict[str, Any]):
@@ -120,7 +127,7 @@ class Client:
         """POST, PATCH or DELETE with a JSON body, made from `version`."""
         return self._read(self._open(method, path, json.dumps(body).encode() if body is not None else None, version))
 
-    def lines(self, method: str, path: str, body: IO[bytes] | None = None) -> Iterator[bytes]:
+    def lines(self, method: str, path: str, body: Reads | None = None) -> Iterator[bytes]:
         """An NDJSON answer line by line; `body` is streamed. Raises CallFailed where it is none."""
         answer, rest = self._open(method, path, body), b""
         if not answer.headers.get("Content-Type", _NDJSON).startswith(_NDJSON):
@@ -188,7 +195,7 @@ class Client:
         self,
         method: str,
         path: str,
-        body: bytes | IO[bytes] | None = None,
+        body: bytes | Reads | None = None,
         version: int | None = None,
         kind: str | None = None,
     ) -> Any:

@@ -6,10 +6,11 @@ import argparse
 import json
 import shutil
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from proxy.cli import why
 from proxy.cli.chat_words import printable
@@ -18,6 +19,8 @@ from proxy.cli.shown import say_more, show, show_all
 from proxy.cli.whole_file import whole_file
 
 _TEXT_CHARS = 100
+_SHOWN_EACH_S = 0.5
+_SHOWN_FROM_BYTES = 1_000_000
 
 
 def _failing_kindly(work: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
@@ -33,6 +36,25 @@ def _failing_kindly(work: Callable[[argparse.Namespace], int]) -> Callable[[argp
     return run
 
 
+class Sent:
+    """A file that is being sent, and shows how much of it was: what the service says is read when all of it is."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self._bytes = 0
+        self._shown = time.monotonic()
+
+    def read(self, size: int = -1) -> bytes:
+        """The next bytes."""
+        piece = self._file.read(size)
+        self._bytes += len(piece)
+        if self._bytes >= _SHOWN_FROM_BYTES and time.monotonic() - self._shown >= _SHOWN_EACH_S:
+            self._shown = time.monotonic()
+            sys.stderr.write(f"\rsent {self._bytes / 1_000_000:.1f} MB ")
+            sys.stderr.flush()
+        return piece
+
+
 @_failing_kindly
 def run_import(options: argparse.Namespace) -> int:
     """Send a file, show progress, name the bad lines. 1 when a line failed or the import did not end."""
@@ -41,7 +63,7 @@ def run_import(options: argparse.Namespace) -> int:
         last: dict[str, Any] = {}
         path = f"/memory/v1/import?on_conflict={options.on_conflict}"
         client = Client(options)
-        for raw in client.lines("POST", path, source):
+        for raw in client.lines("POST", path, Sent(source)):
             said = client.parsed(raw)
             if "error" in said:
                 sys.stderr.write("\r" + printable(f"line {said.get('line')}: {said['error']}\n"))
