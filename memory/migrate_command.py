@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 
 import uvloop
 
-from memory.adapters.postgres.migrate import admits, check, lacks, migrate, pending, reached
+from memory.adapters.postgres.migrate import admits, check, lacks, migrate, pending, reached, same_database
 from memory.config import Settings, effective_journal
 from memory.erasure import journal
 from memory.errors import ConfigInvalid, StartFailed
@@ -43,7 +43,10 @@ async def migrated(settings: Settings) -> None:
             "import into a database of its own (embedded: another data directory)"
         )
     if settings.database.url is not None:
-        await admits(settings.database.url.get_secret_value())
+        served = settings.database.url.get_secret_value()
+        if served != url:
+            await same_database(url, served)
+        await admits(served)
     await settle(settings, url)
     await _opened(settings)
     await _claimed(settings)

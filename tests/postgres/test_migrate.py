@@ -30,6 +30,7 @@ from memory.adapters.postgres.migrate import (
     migrate,
     pending,
     reached,
+    same_database,
 )
 from memory.adapters.postgres.scopes import Scopes
 from memory.config import Settings, load_settings, write_private
@@ -230,6 +231,17 @@ async def test_the_database_that_is_migrated_is_the_one_that_is_served(
     postgres.psql("CREATE SCHEMA elsewhere")
     monkeypatch.setenv(name, value)
     assert await pending(postgres.owner) == 0
+
+
+async def test_a_database_that_is_served_and_another_that_is_migrated_are_refused(
+    postgres: TestDatabase, postgres_server: Server
+) -> None:
+    postgres_server.psql(f"CREATE DATABASE twin TEMPLATE {TEMPLATE}")
+    twin = postgres_server.dsn("twin")
+    settings = load_settings(None, {"database.url": postgres.owner, "database.owner_url": twin}, {})
+    with pytest.raises(StartFailed, match=r"lead to two databases.*remedy: name one"):
+        await migrated(settings)
+    await same_database(twin, postgres_server.dsn("twin"))
 
 
 async def test_two_starters_do_not_race(postgres_server: Server) -> None:

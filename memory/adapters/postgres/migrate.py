@@ -11,6 +11,7 @@ import asyncio
 import hashlib
 import os
 import re
+import secrets
 import ssl
 import sys
 from collections.abc import AsyncIterator, Sequence
@@ -148,6 +149,19 @@ async def lacks(dsn: str) -> list[str]:
 
 def _named(lines: Sequence[str]) -> list[str]:
     return [" ".join(line.split()[:2]) for line in lines if line.startswith(("table ", "column "))]
+
+
+async def same_database(owner_dsn: str, dsn: str) -> None:
+    """Return where both lead to one database. Raises StartFailed with the remedy, StoreUnavailable."""
+    mark = secrets.randbits(62)  # a lock is one database's, whatever it is called and whoever asks
+    async with _connection(owner_dsn) as owner, owner.transaction():
+        await owner.execute("SELECT pg_advisory_xact_lock($1)", mark)
+        async with _connection(dsn) as connection, connection.transaction():
+            if await connection.fetchval("SELECT pg_try_advisory_xact_lock($1)", mark):
+                raise StartFailed(
+                    "database.url and database.owner_url lead to two databases: the one that is served would not be "
+                    "the one that is migrated; remedy: name one database in both"
+                )
 
 
 async def admits(dsn: str) -> None:
