@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final, Literal
 from uuid import UUID
 
@@ -33,7 +33,7 @@ async def reapply(erasing: Erasing, asking: Asking, leader: Leads) -> int:
     """Take out what every line of the journal says that the store does not know of. How many lines that were."""
     parts = erasing.parts
     lines = await asyncio.to_thread(lambda: list(journal.entries(parts.journal)))
-    missing = [line for line in lines if await _is_missing(asking, line)]
+    missing = await _missing(asking, lines)
     if not missing:
         return 0
     async with leading(leader) as fence:
@@ -45,12 +45,16 @@ async def reapply(erasing: Erasing, asking: Asking, leader: Leads) -> int:
     return len(missing)
 
 
-async def _is_missing(asking: Asking, line: journal.Entry) -> bool:
-    """Whether the store does not know of it, or was not done with taking it away when its process or its copy ended."""
-    if not await asking.store.knows_tenant(line.tenant):
-        return False  # another store's journal
-    job = await asking.job(line.tenant, line.erasure)
-    return job is None or job.step in ("asked", "marked")
+async def _missing(asking: Asking, lines: Sequence[journal.Entry]) -> list[journal.Entry]:
+    """Those that the store does not know of, or was not done with taking away when its process or its copy ended. Each
+    start asks, of every line that there ever was.
+    """
+    of: dict[UUID, list[UUID]] = {}
+    for line in lines:
+        of.setdefault(line.tenant, []).append(line.erasure)
+    known = [tenant for tenant in of if await asking.store.knows_tenant(tenant)]  # else it is another store's journal
+    gone = {tenant: await asking.store.taken_out(tenant, of[tenant]) for tenant in known}
+    return [line for line in lines if line.tenant in gone and line.erasure not in gone[line.tenant]]
 
 
 async def _take_out(erasing: Erasing, asking: Asking, line: journal.Entry, fence: int) -> None:

@@ -9,6 +9,7 @@ from uuid import UUID
 
 import pytest
 
+from memory.adapters.postgres.database import Database
 from memory.adapters.postgres.own_memory import add_own_memory
 from memory.adapters.postgres.rows import Place
 from memory.adapters.postgres.scopes import Scopes
@@ -235,3 +236,22 @@ async def test_killed_in_the_middle_the_next_start_goes_on_before_anybody_is_ans
     await cleaned(bench)
     assert rows(bench, "turns") == rows(bench, "memories") == 0
     assert (await bench.run(erasure_id)).receipt["complete"]
+
+
+async def test_a_start_asks_for_all_lines_of_a_journal_at_once(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start after years of requests to be forgotten took milliseconds for each of them."""
+    await forgotten(bench, "user", "ada", bench.stores.scope("ada"))
+    (line,) = journal.entries(bench.parts.journal)
+    for _ in range(50):
+        later = replace(line, erasure=new_id())
+        journal.append(bench.parts.journal, later, {})
+        await bench.asking.note_done(later, T0)
+    begun, transaction = list[object](), Database.transaction
+
+    def counted(*of: Any, **how: Any) -> Any:
+        begun.append(of)
+        return transaction(*of, **how)
+
+    monkeypatch.setattr(Database, "transaction", counted)
+    assert await cleaned(bench) == 0
+    assert len(begun) <= 4

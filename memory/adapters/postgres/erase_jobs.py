@@ -64,6 +64,11 @@ class EraseJobs:
             row = await tx.row("erasure_by_id", tenant, erasure_id)
         return None if row is None else Job(**row)
 
+    async def taken_out(self, tenant: UUID, erasure_ids: Sequence[UUID]) -> set[UUID]:
+        """Those of these jobs that are done with taking away, or have ended."""
+        async with self._database.transaction(tenant, read_only=True) as tx:
+            return {row["erasure_id"] for row in await tx.fetch("erasures_taken_out", tenant, list(erasure_ids))}
+
     async def waiting(self, limit: int = 100, *, after: UUID = _FIRST) -> list[tuple[UUID, UUID]]:
         """Jobs of all tenants that have not ended: tenant and id, oldest first; those behind `after`."""
         async with self._database.transaction(None) as tx:

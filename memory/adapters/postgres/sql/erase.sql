@@ -31,6 +31,14 @@ SELECT tenant_id, erasure_id, kind, target, digest, step, requested_at, counts, 
 FROM erasures
 WHERE tenant_id = $1 AND erasure_id = $2;
 
+-- name: erasures_taken_out
+-- Those of these jobs that are done with taking away.
+-- $1 tenant uuid, $2 erasure_ids uuid[]
+-- Uses: erasures_pkey. Rows: erasure_id.
+SELECT erasure_id
+FROM erasures
+WHERE tenant_id = $1 AND erasure_id = ANY ($2) AND step NOT IN ('asked', 'marked');
+
 -- name: open_erasures
 -- Jobs that have not ended, oldest first: their ids are ordered by time.
 -- $1 after uuid, $2 limit int8
