@@ -326,7 +326,6 @@ class ChatCompletions:
             withdrawn=prompt.withdrawn,
             gave_way=prompt.gave_way,
             cut_mark=prompt.cut_mark,
-            restored=prompt.restored,
         )
         head = self._head(ready, bare)
 
@@ -338,6 +337,7 @@ class ChatCompletions:
                 sent = replace(bare, withdrawn=(*bare.withdrawn, *gone), gave_way=(*bare.gave_way, *stood))
                 withdrawing = self._memory.withdraw(asked, ready.conversation, gone)
                 tried = replace(ready, noting=(*ready.noting, withdrawing))
+            self._memory.load_again(asked, ready.conversation, prompt, tried.noting)
             await self._keep_sent(tried, sent, outcome)
 
         def refused(status: int, text: bytes) -> bool:

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.e2e.talk import ask, rows, tell, turn
+from tests.e2e.talk import UNCOUNTED, ask, rows, tell, turn
 from tests.e2e.upstreams import last
 from tests.service_fixture import Service, frozen
 
@@ -446,6 +446,19 @@ def test_what_was_loaded_for_a_message_that_got_no_answer_is_given_with_the_next
     service.settle()
     ask(service, [*history, turn("user", "Shall we rest?")], user, **named)
     assert "Restored" not in content(upstream)
+
+
+def test_what_was_loaded_for_a_message_that_had_no_room_is_given_with_the_next_one(
+    service: Service, upstream: str, user: str
+) -> None:
+    saved(service, user)
+    call(service, user, "POST", "/camp/load", {"session": "march"})
+    long = [turn("system", "w " * 8140), turn("user", "Are we there?")]
+    asked = ask(service, long, user, session="march", body={"max_tokens": 5, **UNCOUNTED})
+    assert asked.status == 200 and (asked.memory("status") or "").startswith("degraded; reason=overflow"), asked
+    service.settle()
+    ask(service, "Shall we go on?", user, session="march")
+    assert without_date(restored(content(upstream))) == LINES
 
 
 def test_what_would_have_been_without_a_part_of_it(service: Service, upstream: str, user: str) -> None:
