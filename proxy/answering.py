@@ -41,6 +41,7 @@ _BROKEN_OFF: Final = frozenset({"abort", "error"})
 # An error answer of vLLM is a few hundred bytes; more than this is none that we need to read.
 _ERROR_BYTES_MAX: Final = 65_536
 _FAULT_CHARS_MAX: Final = 128  # it names the answer's own coding
+UPSTREAM_DIED: Final = "upstream_died"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,12 @@ class Outcome:
     reason: str | None = None
     answer: Answer | None = None
     withdrawn: bool = False
+
+    @property
+    def came_to_nothing(self) -> bool:
+        """Whether its client has no answer: it left before the first word, or the upstream broke off."""
+        is_wordless = self.status == "partial" and self.answer is not None and not self.texts()
+        return is_wordless or self.http_status == CLIENT_LEFT or self.reason == UPSTREAM_DIED
 
     def digests(self, chain_key: bytes, tip: Digest | None) -> list[Digest]:
         """The chain digests of the answers behind `tip`: what the next request is recognised by."""
@@ -288,7 +295,7 @@ class Answering:
         if left:
             return Outcome(response, answer.status, "partial", "client_left", read)
         if died:
-            return Outcome(response, answer.status, "failed", "upstream_died", read)
+            return Outcome(response, answer.status, "failed", UPSTREAM_DIED, read)
         if read is None or read.error is not None or not read.complete:
             return Outcome(response, answer.status, "failed", reason or "error_or_no_final_event", read)
         if any(one.finish_reason in _BROKEN_OFF for one in read.choices):

@@ -382,8 +382,13 @@ class ChatCompletions:
         return head
 
     async def _keep_sent(self, ready: Ready, sent: Prompt, outcome: Outcome) -> None:
-        """Count what was sent and answered, and capture it. Never raises."""
+        """Count what was sent and answered, and capture it; what was loaded for it waits where no answer came. Never
+        raises.
+        """
         parts, asked, conversation = self._parts, ready.asked, ready.conversation
+        if outcome.came_to_nothing:
+            self._memory.load_again(asked, conversation, sent, ready.noting)
+            sent = replace(sent, restored=None)
         count_sent(parts.metrics, sent)
         if parts.use is not None:
             parts.use.spend(asked.credential, tokens_used(len(sent.body), outcome.answer))

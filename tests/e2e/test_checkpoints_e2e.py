@@ -14,6 +14,7 @@ from urllib.parse import quote
 import pytest
 
 from tests.e2e.talk import UNCOUNTED, ask, rows, tell, turn
+from tests.e2e.test_disconnect import leave
 from tests.e2e.upstreams import last
 from tests.service_fixture import Service, frozen
 
@@ -456,6 +457,21 @@ def test_what_was_loaded_for_a_message_that_had_no_room_is_given_with_the_next_o
     long = [turn("system", "w " * 8140), turn("user", "Are we there?")]
     asked = ask(service, long, user, session="march", body={"max_tokens": 5, **UNCOUNTED})
     assert asked.status == 200 and (asked.memory("status") or "").startswith("degraded; reason=overflow"), asked
+    service.settle()
+    ask(service, "Shall we go on?", user, session="march")
+    assert without_date(restored(content(upstream))) == LINES
+
+
+@pytest.mark.parametrize("how", ["it broke off", "nobody waited for it"])
+def test_what_was_loaded_for_a_message_whose_answer_did_not_come_is_given_with_the_next_one(
+    service: Service, upstream: str, user: str, how: str
+) -> None:
+    saved(service, user)
+    call(service, user, "POST", "/camp/load", {"session": "march"})
+    if how == "it broke off":
+        assert not ask(service, "Are we there?", user, session="march", x_fake_die_after="1").raw.whole
+    else:
+        leave(service, upstream, "/v1/chat/completions", user, "on", stream=True, late=False, session="march")
     service.settle()
     ask(service, "Shall we go on?", user, session="march")
     assert without_date(restored(content(upstream))) == LINES

@@ -32,13 +32,16 @@ async def kept(service: Service, user: str) -> list[Any]:
     return stored
 
 
-def leave(service: Service, upstream: str, route: str, user: str, mode: str, *, stream: bool, late: bool) -> None:
+def leave(
+    service: Service, upstream: str, route: str, user: str, mode: str, *, stream: bool, late: bool, session: str = ""
+) -> None:
     """Start a request, wait until it runs (or until tokens come), hang up; the upstream must be free soon."""
     before = counters(upstream)
     head = [
         *(SLOW_TOKENS if late else SLOW_START),
         (b"X-Memory-User", user.encode()),
         (b"X-Memory-Mode", mode.encode()),
+        *([(b"X-Memory-Session", session.encode())] if session else []),
     ]
     body = json.dumps({**ROUTES[route], "stream": stream}).encode()
     with connect(service.url) as sock:
