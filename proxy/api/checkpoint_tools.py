@@ -40,7 +40,7 @@ from proxy.api.schemas_checkpoint_tools import (
     CheckpointSaveArguments,
     CheckpointToolSaid,
 )
-from proxy.api.tool_calls import kept_call, tool_caller
+from proxy.api.tool_calls import MORE, kept_call, tool_caller
 from proxy.api.tool_words import FRAME
 
 KIND: Final = "checkpoint"
@@ -84,10 +84,10 @@ class CheckpointTools:
         """The checkpoints, newest first."""
         caller = tool_caller(request, self._parts, "memory:read:own")
         asked = await body_as(request, CheckpointListArguments)
-        found = await self._checkpoints.listed(caller, asked.k or CHECKPOINTS_DEFAULT)
+        found, more = await self._checkpoints.listed(caller, asked.k or CHECKPOINTS_DEFAULT)
         ids = [as_id(one.id, KIND) for one in found]
         kept = await kept_call(self._parts, "checkpoint_list", asked, caller, ids)
-        text = "\n".join(map(_line, found)) or NONE
+        text = "\n".join([*map(_line, found), *([MORE] if more else [])]) or NONE
         return said(CheckpointListToolSaid(tool="checkpoint_list", text=text, retrieval=kept, checkpoints=[*found]))
 
     async def diff(self, request: web.Request) -> web.Response:

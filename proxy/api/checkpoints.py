@@ -113,12 +113,12 @@ class Checkpoints:
         holder = await holder_for(caller, self._parts.keys)
         return await self._said(caller, holder, await self._known(caller, holder, kept_name(name, caller), None))
 
-    async def listed(self, caller: Caller, limit: int) -> Sequence[CheckpointListed]:
-        """The newest ones."""
+    async def listed(self, caller: Caller, limit: int) -> tuple[Sequence[CheckpointListed], bool]:
+        """The newest ones, and whether there are more."""
         holder = await holder_for(caller, self._parts.keys)
         store = self._parts.checkpoints.store
         found = await store.page(caller.scope, limit=limit, cursor=None, order="desc", session_id=None)
-        return await self._rows(caller, holder, found.rows)
+        return await self._rows(caller, holder, found.rows), found.next_cursor is not None
 
     async def list(self, request: web.Request) -> web.Response:
         """Checkpoints, newest first; `session` narrows the list."""

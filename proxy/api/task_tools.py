@@ -36,9 +36,10 @@ from proxy.api.schemas_task_tools import (
 )
 from proxy.api.task_words import graph_said
 from proxy.api.tasks import GRAPH_MAX, KIND, TaskCalls
-from proxy.api.tool_calls import kept_call, tool_caller
+from proxy.api.tool_calls import MORE, kept_call, tool_caller
 
 NO_TASKS: Final = "There are no such tasks."
+EARLIER: Final = "There are changes before these."
 
 
 class TaskTools:
@@ -85,16 +86,16 @@ class TaskTools:
         caller = tool_caller(request, self._parts, "memory:read:own")
         asked = await body_as(request, TaskListArguments)
         statuses = STATUSES if asked.over else sorted(OPEN)
-        found = await self._tasks.newest(caller, statuses, asked.k or TASKS_DEFAULT)
+        found, more = await self._tasks.newest(caller, statuses, asked.k or TASKS_DEFAULT)
         kept = await kept_call(self._parts, "task_list", asked, caller, [as_id(one.id, KIND) for one in found])
-        text = "".join(map(_line, found)).rstrip("\n") or NO_TASKS
+        text = "".join([*map(_line, found), MORE if more else ""]).rstrip("\n") or NO_TASKS
         return said(TaskListToolSaid(tool="task_list", text=text, retrieval=kept, tasks=[*found]))
 
     async def order(self, request: web.Request) -> web.Response:
         """The open tasks, every one after what it needs, and what may be begun."""
         caller = tool_caller(request, self._parts, "memory:read:own")
         asked = await body_as(request, TaskOrderArguments)
-        open_ = await self._tasks.newest(caller, sorted(OPEN), GRAPH_MAX)
+        open_, _ = await self._tasks.newest(caller, sorted(OPEN), GRAPH_MAX)
         graph, by_id = graph_said(open_), {one.id: one for one in open_}
         first = [by_id[id_] for id_ in graph.order[: asked.k or TASKS_DEFAULT]]
         more, ready = len(open_) - len(first), [one.id for one in first if one.id in graph.ready]
@@ -109,9 +110,10 @@ class TaskTools:
         caller = tool_caller(request, self._parts, "memory:read:own")
         asked = await body_as(request, TaskHistoryArguments)
         task_id = as_id(asked.task, KIND)
-        steps = [*await self._tasks.steps(caller, task_id)][-(asked.k or TASKS_DEFAULT) :]
+        all_ = await self._tasks.steps(caller, task_id)
+        steps = [*all_[-(asked.k or TASKS_DEFAULT) :]]
         kept = await kept_call(self._parts, "task_history", asked, caller, [task_id])
-        text = "\n".join(map(_step, steps))
+        text = "\n".join([*([EARLIER] if len(all_) > len(steps) else []), *map(_step, steps)])
         return said(TaskHistoryToolSaid(tool="task_history", text=text, retrieval=kept, steps=steps))
 
     async def delete(self, request: web.Request) -> web.Response:

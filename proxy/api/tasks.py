@@ -166,12 +166,14 @@ class TaskCalls:
         """The open tasks: in which order they can be done, what is ready, what waits for what."""
         caller = caller_of(request, self._parts.door, _READS)
         parameters(request, ())
-        return said(graph_said(await self.newest(caller, sorted(OPEN), GRAPH_MAX)))
+        tasks, _ = await self.newest(caller, sorted(OPEN), GRAPH_MAX)
+        return said(graph_said(tasks))
 
-    async def newest(self, caller: Caller, statuses: Sequence[Status], limit: int) -> Sequence[TaskSaid]:
-        """The newest tasks of these statuses, as far as the caller may see them."""
+    async def newest(self, caller: Caller, statuses: Sequence[Status], limit: int) -> tuple[Sequence[TaskSaid], bool]:
+        """The newest tasks of these statuses, as far as the caller may see them, and whether there are more."""
         page = await self._parts.tasks.page(caller.scope, limit=limit, statuses=statuses)
-        return await self.shown(caller, readable(await self._holder(caller), page.rows, partial(_item, caller)))
+        rows = readable(await self._holder(caller), page.rows, partial(_item, caller))
+        return await self.shown(caller, rows), page.next_cursor is not None
 
     async def change(self, request: web.Request) -> web.Response:
         """The next version of a task."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 from uuid import UUID
 
 from aiohttp import web
@@ -13,6 +14,8 @@ from proxy.api.asking import Caller, caller_of, parameters
 from proxy.api.parts import OwnParts
 from proxy.api.schemas import Asked
 from proxy.api.tool_record import SESSION, ToolCall
+
+MORE: Final = "There are more than these."
 
 
 def tool_caller(request: web.Request, parts: OwnParts, capability: str) -> Caller:

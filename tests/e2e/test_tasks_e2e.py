@@ -168,6 +168,13 @@ def test_what_an_agent_writes_by_its_tools_is_the_assistants_and_stays_so(
     assert moved["text"] == f"Task {one['id']} is running now, version 2."
     listed = tool("task_list")
     assert listed["text"] == f"- running (id {one['id']}, version 2): {TIMBER}"
+    assert tool("task_history", task=one["id"], k=1)["text"].startswith("There are changes before these.\n- ")
+    assert "before these" not in tool("task_history", task=one["id"], k=2)["text"]
+    other = tool("task_add", title=JETTY)["task"]
+    first = f"- queued (id {other['id']}, version 1): {JETTY}\n"
+    assert tool("task_list", k=1)["text"] == f"{first}There are more than these."
+    assert "more than" not in tool("task_list", k=2)["text"]
+    assert tool("task_delete", task=other["id"])["task"]["id"] == other["id"]
     assert move(service, user, moved["task"], "done", output="It came.")["integrity"] == "assistant"
     assert tool("task_list")["text"] == "There are no such tasks."
     ask(service, "Where do we stand with the oak timber for the jetty?", user)
