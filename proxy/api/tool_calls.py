@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 from uuid import UUID
 
@@ -27,14 +28,13 @@ def tool_caller(request: web.Request, parts: OwnParts, capability: str) -> Calle
 
 async def kept_call(parts: OwnParts, tool: str, asked: Asked, caller: Caller, ids: Sequence[UUID]) -> str | None:
     """The record of a call; None where it cannot be kept, which does not keep the answer back."""
-    scope = caller.scope
-    session = session_ref(await parts.keys.chain_key(scope.tenant), scope, caller.ask.session or SESSION)
-    call = ToolCall.of(tool, asked, scope, session, caller.now)
-    recorded = True
-    try:
+    scope, recorded = caller.scope, False
+    call: ToolCall | None = None
+    with suppress(MemoryProxyFault):
+        session = session_ref(await parts.keys.chain_key(scope.tenant), scope, caller.ask.session or SESSION)
+        call = ToolCall.of(tool, asked, scope, session, caller.now)
         await parts.tool_records.keep(call)
-    except MemoryProxyFault:
-        recorded = False
-    named, detail = [call.retrieval_id, *ids], {"recorded": recorded}
+        recorded = True
+    named, detail = [*([call.retrieval_id] if call else []), *ids], {"recorded": recorded}
     parts.journal.note(scope.tenant, caller.actor, f"tool.{tool}", ids=named, detail=detail)
-    return str(call.retrieval_id) if recorded else None
+    return str(call.retrieval_id) if call and recorded else None
