@@ -2,34 +2,91 @@
 
 The SDK drops such a line in silence, and its client waits for ever. JSON-RPC 2.0 (section 5.1) has an answer for it, as
 the SDK itself gives over HTTP: without an id, where none is known. A call whose texts the SDK cannot hold (half a
-surrogate pair, as a model leaves it that is stopped in an emoji) has one. Nothing else of the line is repeated.
+surrogate pair, as a model leaves it that is stopped in an emoji) has one. Nothing else of the line is repeated. The SDK
+ends with its input, and what was asked before that would get no answer: the end is told when all of it has one.
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final
 
 from anyio import EndOfStream
 from mcp.shared._stream_protocols import ReadStream, WriteStream
 from mcp.shared.message import SessionMessage
-from mcp_types import INVALID_REQUEST, PARSE_ERROR, ErrorData, JSONRPCError, RequestId
+from mcp_types import (
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    ErrorData,
+    JSONRPCError,
+    JSONRPCNotification,
+    JSONRPCRequest,
+    JSONRPCResponse,
+    RequestId,
+)
 from pydantic import ValidationError
 
 from policies.text import storable
+from proxy.mcp_server.api_calls import CALL_S
 
+_CANCELLED: Final = "notifications/cancelled"
 _NO_JSON: Final = ErrorData(code=PARSE_ERROR, message="Parse error: the line is no JSON")
 _NO_TEXT: Final = ErrorData(code=PARSE_ERROR, message="Parse error: a text in it holds half a surrogate pair")
 _NO_MESSAGE: Final = ErrorData(code=INVALID_REQUEST, message="Invalid request: the line is no JSON-RPC 2.0 message")
 
 
+class Told:
+    """The stream that answers go to; it knows what was asked and has none yet."""
+
+    def __init__(self, write: WriteStream[SessionMessage]) -> None:
+        self._write = write
+        self._asked: set[RequestId] = set()
+        self._answered = asyncio.Event()
+
+    def asked(self, message: object) -> None:
+        """Something came."""
+        if isinstance(message, JSONRPCRequest):
+            self._asked.add(message.id)
+        elif isinstance(message, JSONRPCNotification) and message.method == _CANCELLED:
+            self._asked.discard((message.params or {}).get("requestId", ""))
+
+    async def all_answered(self) -> None:
+        """Return when nothing waits any more, or has for longer than a call may take."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CALL_S):
+                while self._asked:
+                    self._answered.clear()
+                    await self._answered.wait()
+
+    async def send(self, item: SessionMessage, /) -> None:
+        """Send one."""
+        await self._write.send(item)
+        if isinstance(item.message, JSONRPCResponse | JSONRPCError) and item.message.id is not None:
+            self._asked.discard(item.message.id)
+            self._answered.set()
+
+    async def aclose(self) -> None:
+        """Close the stream."""
+        await self._write.aclose()
+
+    async def __aenter__(self) -> Told:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.aclose()
+
+
 class Heard:
     """The messages of a stream."""
 
-    def __init__(self, read: ReadStream[SessionMessage | Exception], write: WriteStream[SessionMessage]) -> None:
+    def __init__(self, read: ReadStream[SessionMessage | Exception], told: Told) -> None:
         self._read = read
-        self._write = write
+        self._told = told
 
     @property
     def last_context(self) -> Any:
@@ -38,9 +95,15 @@ class Heard:
 
     async def receive(self) -> SessionMessage | Exception:
         """The next message."""
-        while isinstance(item := await self._read.receive(), ValidationError):
-            if (refusal := _refusal(item)) is not None:
-                await self._write.send(SessionMessage(refusal))
+        try:
+            while isinstance(item := await self._read.receive(), ValidationError):
+                if (refusal := _refusal(item)) is not None:
+                    await self._told.send(SessionMessage(refusal))
+        except EndOfStream:
+            await self._told.all_answered()
+            raise
+        if isinstance(item, SessionMessage):
+            self._told.asked(item.message)
         return item
 
     async def aclose(self) -> None:

@@ -26,7 +26,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from proxy.cli import mcp as command
 from proxy.cli.client import KEY_VARIABLE
 from proxy.mcp_server.api_calls import CALL_S, ApiCalls, Identity
-from proxy.mcp_server.heard import Heard
+from proxy.mcp_server.heard import Heard, Told
 from proxy.mcp_server.server import build
 
 PATH: Final = "/mcp"
@@ -73,7 +73,8 @@ async def _over_stdio(server: Server[Any]) -> None:
         # At once: nothing is held here, and the thread that reads our input would be waited for until it is closed.
         signal.signal(ends, signal.SIG_DFL)
     async with stdio_server() as (read, write):
-        await server.run(Heard(read, write), write, server.create_initialization_options())
+        told = Told(write)
+        await server.run(Heard(read, told), told, server.create_initialization_options())
 
 
 async def _over_http(server: Server[Any], calls: ApiCalls, options: argparse.Namespace, *, lends: bool) -> None:
