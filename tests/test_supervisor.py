@@ -37,7 +37,7 @@ from proxy.supervisor.children import Child, Command
 from proxy.supervisor.data_dir import claimed
 from proxy.supervisor.journal import Journal
 from proxy.supervisor.keeper import Keeper
-from proxy.supervisor.leftovers import started_at
+from proxy.supervisor.leftovers import buried, started_at
 from proxy.supervisor.listener import http_origin, local_address, open_listener
 from proxy.supervisor.metrics_dir import ARCHIVE, DEAD_MAX, MetricsDir
 from proxy.supervisor.supervisor import run_supervisor
@@ -380,6 +380,14 @@ def test_leftovers_that_ignore_their_signal_are_killed(place: Path) -> None:
     finally:
         orphan.kill()
         orphan.wait(10)
+
+
+def test_what_nobody_waits_for_is_waited_for_by_the_first_process() -> None:
+    ended = os.posix_spawn("/bin/true", ["true"], {})  # as one whose parent died comes to process 1 of a container
+    until(lambda: ended in buried(set()))
+    assert ended not in buried({ended})
+    with pytest.raises(ChildProcessError):
+        os.waitpid(ended, os.WNOHANG)
 
 
 def test_a_data_directory_in_use_is_refused_with_the_holders_pid(place: Path) -> None:

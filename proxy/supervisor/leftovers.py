@@ -14,7 +14,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from contextlib import suppress
 from pathlib import Path
 
@@ -69,6 +69,26 @@ async def stop_leftovers(data: DataDir, journal: Journal) -> None:
     # No Postgres of ours runs; Postgres itself would refuse, if another process had the number in these files now.
     for stale in (data.pg / "postmaster.pid", data.pg_sockets / SOCKET_LOCK):
         stale.unlink(missing_ok=True)
+
+
+def buried(ended: Set[int]) -> set[int]:
+    """Wait for those of `ended` that still lie there, and return who does now. What lost its parent is the child of
+    process 1, which we are in a container, and nobody else waits for it; of ours none lies for long.
+    """
+    lie = {pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _lies_here(pid)}
+    for pid in lie & ended:
+        with suppress(ChildProcessError):
+            os.waitpid(pid, os.WNOHANG)
+    return lie - ended
+
+
+def _lies_here(pid: int) -> bool:
+    """Whether it has ended as a child of this process."""
+    try:
+        state, parent = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
+    except (OSError, ValueError):
+        return False
+    return state == "Z" and int(parent) == os.getpid()
 
 
 def started_at(pid: int) -> str | None:

@@ -14,6 +14,7 @@ serving or remembering side: it starts processes.
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from collections.abc import Coroutine, Iterator, Mapping
@@ -28,7 +29,7 @@ from proxy.supervisor.children import Child, Command, describe_exit, run_to_end
 from proxy.supervisor.data_dir import DataDir, claimed, server_account, written
 from proxy.supervisor.fleet import DRAIN_MARGIN_S, LISTEN_FD, WORKER_PATIENCE_S, Pool
 from proxy.supervisor.journal import Journal
-from proxy.supervisor.leftovers import Record, stop_leftovers
+from proxy.supervisor.leftovers import Record, buried, stop_leftovers
 from proxy.supervisor.listener import http_origin, local_address, open_listener
 from proxy.supervisor.metrics_dir import MetricsDir
 from proxy.supervisor.stores import Stores, resolved
@@ -165,10 +166,13 @@ class Service:
             task.cancel()
 
     async def _keep_house(self) -> None:
+        ended = set[int]()
         while True:
             await asyncio.sleep(HOUSEKEEPING_S)
             self._stores.bound_logs()
             self._metrics.tidy()
+            if os.getpid() == 1:
+                ended = buried(ended)
 
     def _house_left(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (fault := task.exception()) is not None:
