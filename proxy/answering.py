@@ -28,6 +28,7 @@ from memory.read.dropped import Joint, pair_of
 from memory.telemetry import Metrics, event
 from proxy.connection import AnswerBroken, UpstreamAnswer
 from proxy.copies import Copies, Copy
+from proxy.passages import ENDED
 from proxy.relay import RelayResponse, Upstream, begin, cut, open_to, raw_target
 from proxy.wire.answer import Answer, AnswerUnreadable, assemble_stream, decompress, parse_body
 from proxy.wire.sse import FinalEventHold, LastByteHold
@@ -146,7 +147,7 @@ class Answering:
             answer = await self._upstream.send(request.method, raw_target(request), headers, body)
         except asyncio.CancelledError:
             if keep is not None and left is not None:
-                left(self._kept(keep, Outcome(web.StreamResponse(), CLIENT_LEFT, "partial", "client_left")))
+                left(self._kept(keep, Outcome(web.StreamResponse(), CLIENT_LEFT, "partial", _why_left(request))))
             raise
         try:
             if refused is not None and answer.status >= 400:
@@ -195,14 +196,15 @@ class Answering:
             await open_to(request, answer, response)
             end = await self._pump(answer, response, hold, copy)
             lap("stream")
-            outcome = await self._outcome(response, answer, streamed, copy, died=end == "died", left=False)
+            outcome = await self._outcome(response, answer, streamed, copy, died=end == "died")
             if (said := outcome.answer) is not None:
                 note_answer(said.id, said.usage, [one.finish_reason for one in said.choices if one.finish_reason])
         except (asyncio.CancelledError, ConnectionError):
             answer.close()
             note(bytes_out=copy.passed)
             if keep is not None and left is not None:
-                left(self._keep_partial(keep, response, answer, streamed, copy.taken_over()))
+                kept = self._keep_partial(keep, response, answer, streamed, copy.taken_over(), _why_left(request))
+                left(kept)
             raise
         finally:
             copy.release()
@@ -265,10 +267,10 @@ class Answering:
             log.exception("unforeseen fault")
 
     async def _keep_partial(
-        self, keep: Keep, response: RelayResponse, answer: UpstreamAnswer, streamed: bool, copy: Copy
+        self, keep: Keep, response: RelayResponse, answer: UpstreamAnswer, streamed: bool, copy: Copy, why: str
     ) -> None:
         try:
-            outcome = await self._outcome(response, answer, streamed, copy, died=False, left=True)
+            outcome = await self._outcome(response, answer, streamed, copy, died=False, left=why)
         finally:
             copy.release()
         await self._kept(keep, outcome)
@@ -281,7 +283,7 @@ class Answering:
         copy: Copy,
         *,
         died: bool,
-        left: bool,
+        left: str | None = None,
     ) -> Outcome:
         if self._copy_bytes_max == 0:
             return Outcome(response, answer.status, "failed" if died else "complete")
@@ -293,7 +295,7 @@ class Answering:
             copy.chunks, answer.header(b"content-encoding") or "", streamed, copy.bytes_max
         )
         if left:
-            return Outcome(response, answer.status, "partial", "client_left", read)
+            return Outcome(response, answer.status, "partial", left, read)
         if died:
             return Outcome(response, answer.status, "failed", UPSTREAM_DIED, read)
         if read is None or read.error is not None or not read.complete:
@@ -301,6 +303,11 @@ class Answering:
         if any(one.finish_reason in _BROKEN_OFF for one in read.choices):
             return Outcome(response, answer.status, "failed", "upstream_aborted", read)
         return Outcome(response, answer.status, "complete", None, read)
+
+
+def _why_left(request: web.Request) -> str:
+    """Whose doing it is that nobody waits for the answer."""
+    return "stopped" if request.get(ENDED) else "client_left"
 
 
 def _say_nothing_is_kept(head: CIMultiDict[str]) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import web
+from aiohttp.test_utils import make_mocked_request
 from multidict import CIMultiDict
 
 from memory.errors import NotFound, UpstreamUnreachable
@@ -21,7 +22,7 @@ from proxy import answering as module
 from proxy.answering import Answering, InBackground, Outcome
 from proxy.app import Handler, guarded
 from proxy.limits import BYTES_PER_TOKEN, tokens_used
-from proxy.passages import Passages, answered
+from proxy.passages import ENDED, Passages, answered
 from proxy.relay import Upstream
 from proxy.wire.answer import assemble_stream, parse_body
 
@@ -198,6 +199,13 @@ async def test_a_client_that_leaves_while_its_final_event_is_held_had_its_answer
     (said,) = [one.__dict__["fields"] for one in caplog.records if one.getMessage() == "request"]
     assert (said["outcome"], said["http"]) == ("client_left", 200)
     assert said["bytes_out"] >= len(TOKEN)
+
+
+def test_an_answer_that_the_end_of_the_service_cuts_is_not_said_to_be_its_clients_doing() -> None:
+    request = make_mocked_request("POST", "/")
+    assert module._why_left(request) == "client_left"
+    request[ENDED] = True
+    assert module._why_left(request) == "stopped"
 
 
 async def fails(outcome: Outcome) -> None:
