@@ -17,6 +17,11 @@ def new_id() -> UUID:
     return UUID(int=uuid6.uuid7().int)
 
 
+def minted_ms(one: UUID) -> int:
+    """When a UUIDv7 was minted, in ms since 1970."""
+    return int.from_bytes(one.bytes[:6], "big")
+
+
 def derived_id(base: UUID, *names: str | int) -> UUID:
     """The id of a part of `base`: same base and names, same id, so that a retried worker writes the same rows.
 

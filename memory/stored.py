@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memory.chain import Digest
+from memory.ids import minted_ms
 from memory.model import LineConflict, NewFact, NewMemory, NewProcedure, SessionRef, TombstoneKind, Turn
 from policies.cascade import Visibility
 from policies.labels import Sensitivity, within_ceiling
@@ -94,9 +95,18 @@ class KnownLine:
 
     event_id: UUID
     session_id: UUID
+    exchange_id: UUID
     source_id: str | None
     line_digest: bytes | None
     sensitivity: str
+    recorded_at: datetime
+
+    def came_later(self, exchange_id: UUID, now: datetime) -> bool:
+        """Whether it came later than a chunk that is stored only `now`, as a dead letter is; not where a clock has
+        dated it ahead.
+        """
+        is_dated_ahead = self.recorded_at > now or minted_ms(self.exchange_id) > self.recorded_at.timestamp() * 1000
+        return self.exchange_id > exchange_id and not is_dated_ahead
 
     def is_above(self, ceiling: str | None) -> bool:
         """Whether who has this ceiling may neither see nor change it."""

@@ -272,6 +272,24 @@ async def test_a_line_that_is_said_twice_in_a_chunk_keeps_the_higher_label(vault
     assert [row.content for row in await loaded(vault)] == [f"{CODE}!"]
 
 
+async def test_what_is_stored_late_takes_no_place_of_what_came_later(store: Stores) -> None:
+    def minted(day: float) -> UUID:
+        return UUID(bytes=int((T0 + day * DAY).timestamp() * 1000).to_bytes(6, "big") + new_id().bytes[6:])
+
+    await send(store, "We deploy on Friday.", exchange_id=minted(-1))
+    await send(store, "We deploy on Monday.", 1, exchange_id=minted(1))
+    how: dict[str, Any] = {"subject_id": SUBJECT, "lane": LANE, "fence": store.fence}
+    waited, items = chunk(  # among the dead letters, until somebody tried it again
+        store.scope(), [("s", "We deploy on Tuesday.", "a")], on_conflict="update", exchange_id=minted(0)
+    )
+    _, failed = await store.imports.commit_import(waited, items, **how, now=T0 + 2 * DAY)
+    assert [one.error for one in failed] == ["a line of the same source that came later has its place"]
+    assert await visible(store) == ["We deploy on Monday."]
+    await send(store, "We deploy on Sunday.", 3, exchange_id=minted(9))  # by a clock that was ahead
+    await send(store, "We deploy on Thursday.", 4, exchange_id=minted(4))
+    assert await visible(store) == ["We deploy on Thursday."]
+
+
 def summed_up(text: str, *event_ids: UUID) -> NewMemory:
     """A rolling summary of these turns."""
     _, (item,) = chunk(Scope(new_id(), "ada"), [("s", text, None)])

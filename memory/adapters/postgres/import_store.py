@@ -44,6 +44,7 @@ from policies.text import storable
 _NOTHING_FORGOTTEN: Final = Digests()
 _NO_BOUNDS: Final = Budgets()
 _CONFLICT: Final = "known with another content (send it with ?on_conflict=update to replace it)"
+_LATER: Final = "a line of the same source that came later has its place"
 _TAKEN: Final = "its source_id is taken: choose another"
 _FORGOTTEN: Final = "was forgotten and is not taken again"
 
@@ -269,6 +270,9 @@ class _Storing:
                 sorted_.conflicts.append(LineConflict(item.line, _TAKEN))
                 continue
             elif self._chunk.on_conflict == "update":
+                if stored.came_later(self._place.exchange_id, self._place.now):
+                    sorted_.conflicts.append(LineConflict(item.line, _LATER))
+                    continue
                 sorted_.changed[stored.event_id] = item
                 sorted_.session_of[stored.event_id] = stored.session_id
             else:
@@ -276,7 +280,8 @@ class _Storing:
                 continue
             event_id = turn.event_id if stored is None else stored.event_id
             label = turn.sensitivity.value if stored is None else stored.sensitivity
-            now_known = KnownLine(event_id, item.session.session_id, turn.source_id, turn.line_digest, label)
+            ids, identity = (event_id, item.session.session_id, turn.exchange_id), (turn.source_id, turn.line_digest)
+            now_known = KnownLine(*ids, *identity, label, self._place.now)
             if turn.source_id is not None:
                 by_source[turn.source_id] = now_known
             elif turn.line_digest is not None:

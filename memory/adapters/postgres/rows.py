@@ -115,6 +115,7 @@ def replaced_turn_row(place: Place, event_id: UUID, turn: Turn) -> tuple[Any, ..
         turn.tool_calls,
         _text(turn.tool_call_id),
         turn.parts,
+        turn.exchange_id,
     )
 
 

@@ -1,16 +1,16 @@
 -- name: lines_by_source
 -- Which of these source ids the scope has.
 -- $1 tenant uuid, $2 scope_id int8, $3 source_ids text[]
--- Uses: turns_source. Rows: event_id, session_id, source_id, line_digest, sensitivity.
-SELECT event_id, session_id, source_id, line_digest, sensitivity
+-- Uses: turns_source. Rows: event_id, session_id, exchange_id, source_id, line_digest, sensitivity, recorded_at.
+SELECT event_id, session_id, exchange_id, source_id, line_digest, sensitivity, recorded_at
 FROM turns
 WHERE tenant_id = $1 AND scope_id = $2 AND source_id = ANY ($3);
 
 -- name: lines_by_digest
 -- Which lines without a source id the scope has, by the digest of all of the line.
 -- $1 tenant uuid, $2 scope_id int8, $3 digests bytea[]
--- Uses: turns_line. Rows: event_id, session_id, source_id, line_digest, sensitivity.
-SELECT event_id, session_id, source_id, line_digest, sensitivity
+-- Uses: turns_line. Rows: event_id, session_id, exchange_id, source_id, line_digest, sensitivity, recorded_at.
+SELECT event_id, session_id, exchange_id, source_id, line_digest, sensitivity, recorded_at
 FROM turns
 WHERE tenant_id = $1 AND scope_id = $2 AND line_digest = ANY ($3) AND source_id IS NULL;
 

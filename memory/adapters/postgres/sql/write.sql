@@ -162,12 +162,13 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $
 -- An imported turn whose line came again with another content: all that was cleaned with it takes the old one's place.
 -- $1 tenant uuid, $2 event_id uuid, $3 role text, $4 name text, $5 content text, $6 line_digest bytea,
 -- $7 integrity text, $8 sensitivity text, $9 redactions int4, $10 token_count int4, $11 occurred_at timestamptz,
--- $12 now timestamptz, $13 language text, $14 tool_calls jsonb, $15 tool_call_id text, $16 parts jsonb
+-- $12 now timestamptz, $13 language text, $14 tool_calls jsonb, $15 tool_call_id text, $16 parts jsonb,
+-- $17 exchange_id uuid
 -- Uses: turns_pkey. Rows: event_id, seq.
 UPDATE turns
 SET role = $3, name = $4, content = $5, line_digest = $6, integrity = $7, sensitivity = $8, redactions = $9,
     token_count = $10, occurred_at = $11, recorded_at = $12, language = $13, tool_calls = $14, tool_call_id = $15,
-    parts = $16, cleaned_by = mp_rules()
+    parts = $16, exchange_id = $17, cleaned_by = mp_rules()
 WHERE tenant_id = $1 AND event_id = $2
 RETURNING event_id, seq;
 
