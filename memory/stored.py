@@ -172,6 +172,7 @@ class StoredTurn:
     occurred_at: datetime
     recorded_at: datetime
     parts: list[dict[str, Any]] | None = None
+    parent_chain: Digest | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
 import pytest
@@ -13,7 +14,7 @@ from memory.chain import Digest
 from memory.ids import new_id
 from memory.model import SessionRef
 from memory.stored import StoredTurn
-from memory.write.summarise import Earlier, summary_of
+from memory.write.summarise import Earlier, newest_branch, summary_of
 from policies.labels import Integrity, Sensitivity
 from policies.summary import Sentence, bears, extract
 from policies.summary_kept import Kept
@@ -121,3 +122,39 @@ def test_a_summary_is_never_longer_than_what_it_sums_up(said: list[tuple[str, st
     if memory is not None:
         assert 0 < len(memory.content) <= len(earlier) + sum(len(text) for text, _ in said)
         assert set(memory.source_turns) <= {turn.event_id for turn in turns}
+
+
+def branch(*said: tuple[str, str, str | None]) -> list[str]:
+    """What is left of turns of these words, which also are their places, behind these others; "!": an answer."""
+    turns = []
+    for seq, (text, at, parent) in enumerate(said):
+        before = None if parent is None else Digest(parent.encode().ljust(32))
+        place = Digest(at.encode().ljust(32))
+        role = "assistant" if text.endswith("!") else "user"
+        turns.append(replace(stored(seq, text, role), chain=place, parent_chain=before))
+    return [turn.content for turn in newest_branch(turns)]
+
+
+def test_a_summary_tells_nothing_of_a_question_that_was_edited_or_an_answer_that_was_given_again() -> None:
+    first = ("We marry in Rome.", "1", "0")
+    assert branch(first, ("Rome!", "2", "1"), ("In May.", "3", "2"), ("We marry in Oslo.", "4", "0")) == [
+        "We marry in Oslo."
+    ]
+    assert branch(first, ("Rome!", "2", "1"), ("Romans!", "5", "1"), ("In May.", "6", "5")) == [
+        first[0],
+        "Romans!",
+        "In May.",
+    ]
+    alone = (("We marry in Rome.", "1", None), ("Rome!", "2", "1"), ("In May.", "3", None))
+    assert branch(*alone) == [text for text, _, _ in alone], "who sends the newest message alone edits nothing"
+
+
+def test_what_came_late_takes_the_place_of_nothing_in_a_summary() -> None:
+    told = [stored(0, "We marry in Oslo."), stored(1, "In May."), stored(2, "We marry in Rome.")]
+    places = [Digest(bytes([n]) * 32) for n in range(4)]
+    told = [replace(one, chain=places[n + 1], parent_chain=places[n % 2]) for n, one in enumerate(told)]
+    late = replace(told[2], occurred_at=T0 - timedelta(hours=1))
+    assert len(newest_branch([*told[:2], late])) == 3
+    assert [one.content for one in newest_branch(told)] == ["We marry in Rome."]
+    memory = summary_of(SESSION, None, told, 8)
+    assert memory is not None and "Oslo" not in memory.content

@@ -16,6 +16,7 @@ from datetime import datetime
 from typing import Final, Protocol, Self
 from uuid import UUID
 
+from memory.chain import Digest
 from memory.ids import derived_id
 from memory.model import NewMemory, Scope, SessionRef
 from memory.stored import StoredTurn, SummaryState
@@ -182,6 +183,24 @@ def _as_one(pieces: Sequence[NewMemory]) -> NewMemory:
     return replace(pieces[-1], source_turns=tuple(sources))
 
 
+def newest_branch(turns: Sequence[StoredTurn]) -> list[StoredTurn]:
+    """Without the answer in whose place another was given, and without a question that was edited and all behind it;
+    where their places in the chain tell, and not where the other came late.
+    """
+    kept: list[StoredTurn] = []
+    places: dict[tuple[str, Digest | None], int] = {}
+    for turn in turns:
+        key = (turn.role, turn.parent_chain)
+        at = places.get(key, len(kept)) if turn.parent_chain is not None else len(kept)
+        stands = at < len(kept) and (kept[at].role, kept[at].parent_chain) == key
+        is_later = stands and kept[-1].occurred_at <= turn.occurred_at
+        if is_later and (turn.role == "user" or (turn.role == "assistant" and at == len(kept) - 1)):
+            del kept[at:]
+        places[key] = len(kept)
+        kept.append(turn)
+    return kept
+
+
 def summary_of(
     session: SessionRef, earlier: Earlier | None, turns: Sequence[StoredTurn], sentences_max: int
 ) -> NewMemory | None:
@@ -192,6 +211,7 @@ def summary_of(
     in both counted once. The memory rests on the turns whose words it holds; edges of earlier versions are the store's
     to keep.
     """
+    turns = newest_branch(turns)
     before, kept = (earlier.content, earlier.kept) if earlier is not None else ("", Kept())
     read: list[Sentence] = sentences_of(before, "user", -1)
     for index, turn in enumerate(turns):

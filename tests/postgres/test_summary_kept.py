@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from memory.adapters.postgres.outbox import Feed
 from memory.write.summarise import Summariser
-from tests.postgres.seed import LANE, SUBJECT, T0, exchange, stores, vectors
+from tests.postgres.seed import LANE, SUBJECT, T0, digest, exchange, stores, vectors
 from tests.postgres_fixture import TestDatabase
 
 FIRST = (
@@ -102,3 +102,20 @@ async def test_a_first_summary_of_what_was_hidden_while_it_was_made_is_not_kept(
         await summariser.keep(scope, made.session, replace(due, memory=memory), SUBJECT, LANE, all_stores.fence)
         state = await store.summary_state(scope, made.session.session_id)
         assert state is not None and (state.content, state.summarised_seq) == (None, 0)
+
+
+async def test_a_question_that_was_edited_is_in_no_summary(postgres: TestDatabase) -> None:
+    async with stores(postgres) as all_stores:
+        scope, store = all_stores.scope(), all_stores.write
+        summariser = Summariser(store, every_turns=6, every_tokens=10_000, sentences_max=8, clock=lambda: T0)
+        rome = exchange(scope, "s", 2, ("We decided to marry in Rome in May.", "In Rome, then."), retrieval=None)
+        oslo = exchange(scope, "s", 4, ("We decided to marry in Oslo in May.", "In Oslo, then."), retrieval=None)
+        asked, answered = oslo.turns
+        asked = replace(asked, chain=digest("edited"), parent_chain=rome.turns[0].parent_chain)
+        edited = replace(oslo, turns=(asked, replace(answered, parent_chain=asked.chain)))
+        for commit in (exchange(scope, "s", 0, FIRST, retrieval=None), rome, edited):
+            await store.commit(commit, now=T0)
+        due = await summariser.due(scope, oslo.session)
+        assert due is not None
+        told = due.memory.content + str(due.memory.attributes)
+        assert "Porto" in told and "Oslo" in told and "Rome" not in told

@@ -289,10 +289,10 @@ WHERE tenant_id = $1 AND scope_id = $2 AND exchange_id = $3;
 -- $1 tenant uuid, $2 scope_id int8, $3 after_session uuid, $4 after_seq int8, $5 limit int8
 -- Uses: turns_in_order, sessions_pkey. Rows: label, event_id, session_id, exchange_id, seq, chain, attempt, role, name,
 -- content, tool_calls, tool_call_id, source_id, origin, integrity, sensitivity, model, redactions, token_count,
--- occurred_at, recorded_at, parts.
+-- occurred_at, recorded_at, parts, parent_chain.
 SELECT s.label, t.event_id, t.session_id, t.exchange_id, t.seq, t.chain, t.attempt, t.role, t.name, t.content,
        t.tool_calls, t.tool_call_id, t.source_id, t.origin, t.integrity, t.sensitivity, t.model, t.redactions,
-       t.token_count, t.occurred_at, t.recorded_at, t.parts
+       t.token_count, t.occurred_at, t.recorded_at, t.parts, t.parent_chain
 FROM turns t
 JOIN sessions s ON s.tenant_id = t.tenant_id AND s.session_id = t.session_id
 WHERE t.tenant_id = $1 AND t.scope_id = $2 AND (t.session_id, t.seq) > ($3, $4)

@@ -311,9 +311,9 @@ SET injected = a.injected + 1, last_injected_at = greatest(a.last_injected_at, e
 -- $1 tenant uuid, $2 scope_id int8, $3 session_id uuid, $4 seq int8, $5 limit int8
 -- Uses: turns_tenant_id_session_id_seq_key. Rows: event_id, session_id, exchange_id, seq, chain, attempt, role, name,
 -- content, tool_calls, tool_call_id, source_id, origin, integrity, sensitivity, model, redactions, token_count,
--- occurred_at, recorded_at, parts.
+-- occurred_at, recorded_at, parts, parent_chain.
 SELECT event_id, session_id, exchange_id, seq, chain, attempt, role, name, content, tool_calls, tool_call_id, source_id,
-       origin, integrity, sensitivity, model, redactions, token_count, occurred_at, recorded_at, parts
+       origin, integrity, sensitivity, model, redactions, token_count, occurred_at, recorded_at, parts, parent_chain
 FROM turns
 WHERE tenant_id = $1 AND scope_id = $2 AND session_id = $3 AND seq >= $4
 ORDER BY seq
