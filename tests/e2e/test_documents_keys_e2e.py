@@ -95,5 +95,5 @@ def test_uploads_and_deletes_leave_audit_rows(keyed: Keyed) -> None:
     said = upload(keyed, secret)
     keyed.own(secret, "DELETE", f"/memory/v1/documents/{said['id']}")
     for action in ("document.upload", "document.delete"):
-        rows = keyed.own(admin, "GET", f"/memory/v1/audit?action={action}")["data"]
+        rows = keyed.own(admin, "GET", f"/memory/v1/audit?action={action}&id={said['id']}")["data"]
         assert rows and "guide" not in json.dumps(rows), "no name that a client chose"

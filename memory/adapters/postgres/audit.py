@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import astuple
+from dataclasses import astuple, replace
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, Protocol
 from uuid import UUID
 
 from memory.adapters.postgres.database import Database, Transaction
@@ -20,13 +20,19 @@ from memory.audit import ANCHOR, BEGINNING, AuditFilter, AuditRow, Head, Note, n
 from memory.errors import MemoryInvalid, StoreUnavailable
 from memory.stored import Page
 
-Witness = Callable[[Transaction], Awaitable[None]]
 LOOKED_FOR_S: Final = (0, 0.5, 1, 2, 4, 8)
 """How long it is waited each time before rows whose commit was not heard are looked for."""
 _PAGE_ROWS: Final = 1_000
 # A statement that is ended by its bound has dropped none.
 _DROPPED_AT_ONCE: Final = 50_000
 _LAST: Final = 2**63 - 1
+
+
+class Witness(Protocol):
+    """Writes what was noted, in the transaction of the act itself."""
+
+    async def __call__(self, tx: Transaction, /, *of: UUID) -> None:
+        """Of what it is besides, where only the act tells."""
 
 
 class AuditLog:
@@ -57,8 +63,8 @@ class AuditLog:
         """
         key = await self._key_of(notes[0].tenant)
 
-        async def write(tx: Transaction) -> None:
-            await append(tx, key, notes)
+        async def write(tx: Transaction, *of: UUID) -> None:
+            await append(tx, key, [replace(one, ids=(*map(str, of), *one.ids)) for one in notes])
 
         return write
 

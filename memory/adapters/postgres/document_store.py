@@ -77,7 +77,7 @@ class DocumentStore:
                     )
                 document_id = await _stage(tx, place, upload, may)
                 if witness is not None:
-                    await witness(tx)
+                    await witness(tx, document_id)
         except StoreUnavailable:  # of a refusal the database tells
             self._scopes.drop(scope)
             raise

@@ -388,7 +388,7 @@ class Records:
         return scope_id
 
 
-async def _unseen(_tx: Transaction) -> None:
+async def _unseen(_tx: Transaction, *_: UUID) -> None:
     """Of a change that nobody notes."""
 
 
