@@ -57,6 +57,11 @@ _CALENDAR_TEXT: Final = """
     september october november december montag dienstag mittwoch donnerstag freitag samstag sonntag
     yesterday tomorrow tonight"""
 _NO_NAMES: Final = _STOPWORDS | frozenset(_CALENDAR_TEXT.split())
+# Too short for topics, or of their words: what a sentence may begin with before a name, and no name does.
+_BEFORE_NAMES_TEXT: Final = """
+    In On At By To Of As If Is My No We It Hi Dear Near Against Upon Onto Around Across Behind Beyond Despite Unlike
+    Neither Visit Meet Im Am Zu Er Es Wann À Au Aux En Et Je Il Chez Sous Desde"""
+_BEFORE_NAMES: Final = frozenset(_BEFORE_NAMES_TEXT.split())
 _PRONOUNS: Final = frozenset(("I", "I'm", "I've", "I'll", "I'd", "I’m", "I’ve", "I’ll", "I’d"))
 _PHRASE_MIN: Final = 2
 _PHRASE_FACTOR: Final = 1.5
@@ -126,7 +131,7 @@ def _names(text: str) -> Iterator[tuple[str, bool]]:
             words = [_bare_word(word) for word in match[0].split()]
             words = words[: next((i for i, word in enumerate(words) if word in _PRONOUNS), len(words))]
             at_start = not any(char.isalnum() for char in plain[start : match.start()])
-            while words and words[0].casefold() in _NO_NAMES:
+            while words and (words[0].casefold() in _NO_NAMES or words[0] in _BEFORE_NAMES):
                 words, at_start = words[1:], False
             name = " ".join(words)[:ITEM_CHARS_MAX]
             if len(name) > 1:

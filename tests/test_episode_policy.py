@@ -245,6 +245,12 @@ def test_entities_are_names_and_not_starts_of_sentences() -> None:
     assert set(entities_of(said)) == {"Ada Lovelace", "Lisbon", "Bob", "NASA", "University of Porto"}
 
 
+def test_a_short_word_before_a_name_is_no_part_of_it() -> None:
+    text = "In Oslo it rains. At Acme we met Ada. Im Harz liegt Schnee. À Lyon aussi. En Madrid no. IT Crowd, La Paz."
+    named = {"Oslo", "Acme", "Ada", "Harz", "Schnee", "Lyon", "Madrid", "IT Crowd", "La Paz"}
+    assert set(entities_of(talk(("user", text)))) == named
+
+
 def test_names_and_words_are_whole_in_any_script() -> None:
     text = "We bought the ŠKODA from Łukasz Żak in Łódź. Then we met Иван Петров there."
     assert set(entities_of(talk(("user", text)))) == {"ŠKODA", "Łukasz Żak", "Łódź", "Иван Петров"}
