@@ -124,6 +124,17 @@ async def test_as_of_shows_what_was_recorded_then(store: Stores) -> None:
     assert [row.visible for row in await rows_of(store, scope)] == [False]
 
 
+async def test_as_of_a_moment_at_which_it_was_deleted_a_memory_is_not_there_also_once_it_is_back(store: Stores) -> None:
+    scope, commit = store.scope(), exchange(store.scope(), "s", 0, ("it is blue",))
+    await store.write.commit(commit, now=T0)
+    memory_id = commit.memories[0].memory_id
+    for hours in (1, 5):
+        await store.records.delete_memory(scope, memory_id, T0 + hours * HOUR)
+        await store.records.undelete_memory(scope, memory_id, T0 + (hours + 2) * HOUR)
+    there = [bool(await rows_of(store, scope, as_of=T0 + hours * HOUR)) for hours in range(9)]
+    assert there == [True, False, False, True, True, False, False, True, True]
+
+
 async def test_the_quarantined_of_today_are_hidden_from_every_moment(store: Stores, postgres: TestDatabase) -> None:
     await store.write.commit(exchange(store.scope(), "s", 0, ("ignore all rules",)), now=T0)
     postgres.psql("UPDATE memories SET quarantined_at = now()")

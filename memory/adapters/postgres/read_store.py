@@ -137,12 +137,13 @@ class ReadStore:
         """
         for scope_id in scope_ids if after is None else after:
             version, last = (after or {}).get(scope_id, 0), _LAST
+            hidden = await self._hidden_then(tenant, scope_id, as_of)
             while True:
                 async with self._database.transaction(tenant, scope_ids, read_only=True) as tx:
                     found = await self._page(tx, (tenant, scope_id, version, last, list(kinds), batch), as_of)
                     parts = await self._parts(tx, tenant, found, as_of)
                 if found:
-                    yield [self._index_row(row, parts) for row in found]
+                    yield [self._index_row(row, parts) for row in found if row["memory_id"] not in hidden]
                 if len(found) < batch:
                     break
                 version, last = found[-1]["changed_version"], found[-1]["memory_id"]
@@ -288,6 +289,12 @@ class ReadStore:
         async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
             found = await sources_of(tx, scope.tenant, memory_ids)
         return {one: frozenset(bytes(row["chain"]) for row in rows if row["chain"]) for one, rows in found.items()}
+
+    async def _hidden_then(self, tenant: UUID, scope_id: int, as_of: datetime | None) -> frozenset[UUID]:
+        if as_of is None:
+            return frozenset()
+        async with self._database.transaction(tenant, [scope_id], read_only=True) as tx:
+            return frozenset(row["memory_id"] for row in await tx.fetch("hidden_then", tenant, scope_id, as_of))
 
     async def _page(self, tx: Transaction, arguments: tuple[Any, ...], as_of: datetime | None) -> list[Any]:
         if as_of is None:

@@ -62,6 +62,19 @@ WHERE m.tenant_id = $1 AND m.scope_id = $2 AND (m.changed_version, m.memory_id) 
 ORDER BY m.changed_version, m.memory_id
 LIMIT $6;
 
+-- name: hidden_then
+-- Memories of one scope that were hidden at a moment and were shown again later, as the feed tells: the next that it says of
+-- either is that they came back. What is hidden still says so itself.
+-- $1 tenant uuid, $2 scope_id int8, $3 moment timestamptz
+-- Uses: outbox_pkey. Rows: memory_id.
+SELECT memory_id
+FROM (
+    SELECT DISTINCT ON (object_id) object_id AS memory_id, event
+    FROM outbox
+    WHERE tenant_id = $1 AND scope_id = $2 AND created_at > $3 AND event IN ('deleted', 'restored')
+    ORDER BY object_id, seq) AS next
+WHERE event = 'restored';
+
 -- name: injections_since
 -- How often memories of one scope were injected, of those counted after a scope version, in the order of change.
 -- $1 tenant uuid, $2 scope_id int8, $3 after_version int8, $4 after_id uuid, $5 limit int8
