@@ -313,6 +313,17 @@ async def test_what_was_exported_from_here_is_known_here() -> None:
     assert [one.source_id for chunk in store.chunks for one in chunk.lines] == [str(event_id)]
 
 
+async def test_what_comes_back_from_a_copy_is_known_by_the_source_id_that_it_has_of_its_client() -> None:
+    """Its first line may have said less than an export does, so no digest tells that it is the same."""
+    store = Store(turns={"s": [dataclasses.replace(HELLO, source_id="mail-7")]})
+    of_a_copy = {**exported(HELLO), "event_id": str(new_id()), "source_id": "mail-7"}
+    back, changed = store.run(), store.run()
+    assert await imported(back, json.dumps(of_a_copy).encode()) == []
+    assert (store.chunks, back.counts.as_line()) == ([], {"accepted": 1, "done": 1, "failed": 0})
+    await imported(changed, json.dumps({**of_a_copy, "content": "other"}).encode())
+    assert [one.source_id for chunk in store.chunks for one in chunk.lines] == ["mail-7"]
+
+
 async def test_a_client_that_leaves_costs_nothing_that_was_accepted() -> None:
     store = Store()
     run = store.run()

@@ -33,7 +33,7 @@ class ReadsSessions(Protocol):
 
 
 async def stored_turns(sessions: ReadsSessions, scope: Scope, lines: Iterable[Given]) -> Mapping[str, ExportedTurn]:
-    """The turns that stand where these lines say they stood, by their ids."""
+    """The turns that stand where these lines say they stood, by their ids and by those that clients gave them."""
     places: dict[str, list[int]] = {}
     for line in lines:
         if line.event_id is not None and line.seq is not None and line.session is not None:
@@ -47,7 +47,9 @@ async def stored_turns(sessions: ReadsSessions, scope: Scope, lines: Iterable[Gi
         for first, last in _runs(numbers):
             limit = last - first + 1
             page = await sessions.session_turns(scope, session.session_id, limit=limit, after_seq=first - 1)
-            found |= {str(turn.event_id): ExportedTurn(session.label, turn) for turn in page.rows}
+            for turn in page.rows:
+                names = (str(turn.event_id), turn.source_id)
+                found |= {name: ExportedTurn(session.label, turn) for name in names if name is not None}
     return found
 
 
@@ -65,7 +67,7 @@ def _runs(numbers: Iterable[int]) -> Iterator[tuple[int, int]]:
 
 def stands_there(given: Given, line: ImportLine, stored: Mapping[str, ExportedTurn]) -> bool:
     """Whether the store has the turn of an exported line as the line says it: under the id that it had where it was
-    exported, or, where that was a copy, under the id that the copy was made of.
+    exported, or, where that was a copy, under the id that the copy was made of or its client's own.
     """
     if given.event_id is None:
         return False
