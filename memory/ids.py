@@ -22,6 +22,14 @@ def minted_ms(one: UUID) -> int:
     return int.from_bytes(one.bytes[:6], "big")
 
 
+def id_in(text: str) -> UUID | None:
+    """The id that a text is; None for another text."""
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
+
+
 def derived_id(base: UUID, *names: str | int) -> UUID:
     """The id of a part of `base`: same base and names, same id, so that a retried worker writes the same rows.
 

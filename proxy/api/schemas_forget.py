@@ -29,7 +29,8 @@ class ForgetAsked(Asked):
         default=None, description="One memory, with the turns it rests on and all made of these."
     )
     source_id: Annotated[str, Field(min_length=1, max_length=1024), AfterValidator(_named)] | None = Field(
-        default=None, description="The turn that was imported under this name."
+        default=None,
+        description="The turn that was imported under this name, or that has this id, as `source_ids` says it.",
     )
     query: Annotated[str, Field(min_length=1, max_length=QUERY_CHARS_MAX)] | None = Field(
         default=None, description="What a search for this would put into a prompt."

@@ -282,6 +282,19 @@ async def test_what_is_named_is_looked_for_in_the_callers_own_scope_and_nothing_
     assert await meant(hers.memories[0].memory_id, "3", "hers") == Plan()
 
 
+async def test_a_turn_without_a_source_id_is_forgotten_by_its_id_which_stands_in_its_place(bench: Bench) -> None:
+    ada, eve = bench.stores.scope("ada"), bench.stores.scope("eve")
+    said, hers = exchange(ada, "s", 0, WORDS), exchange(eve, "s", 0, WORDS)
+    for one in (said, hers):
+        await bench.stores.write.commit(one, now=T0)
+    (shown,) = (await bench.stores.records.memory(ada, said.memories[0].memory_id)).source_ids
+    for foreign in (str(hers.turns[0].event_id), str(said.exchange.exchange_id)):
+        assert await bench.parts.store.plan(Target("source_id", foreign, ada)) == Plan()
+    assert (await bench.run(await bench.ask("source_id", shown, ada))).receipt["counts"]["turns"] == 1
+    left = await bench.stores.records.session_turns(ada, said.session.session_id, limit=9)
+    assert [one.event_id for one in left.rows] == [one.event_id for one in said.turns[1:]]
+
+
 async def test_what_one_erasure_has_done_is_done_for_no_other(bench: Bench) -> None:
     ada = bench.stores.scope("ada")
     await bench.commit(ada, "s")

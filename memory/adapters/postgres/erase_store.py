@@ -26,6 +26,7 @@ from memory.adapters.postgres.leases import hold_fence
 from memory.adapters.postgres.rows import Place
 from memory.erasure.model import WHOLE, GoneTurn, Items, Job, Labelled, Named, Plan, Target, added
 from memory.errors import StoreUnavailable
+from memory.ids import id_in
 from memory.model import TombstoneKind
 from memory.write.tombstones import called
 
@@ -418,8 +419,8 @@ async def _part(tx: Transaction, target: Target, scope_id: int) -> Plan:
         session_id = await tx.value("session_to_erase", tenant, scope_id, target.value)
         return Plan() if session_id is None else Plan(sessions={session_id: (scope_id, target.value)})
     if target.kind == "source_id":
-        event_id = await tx.value("turn_of_source", tenant, scope_id, target.value)
-        return Plan() if event_id is None else Plan(turns={event_id: scope_id})
+        found = await tx.fetch("turns_of_source", tenant, scope_id, target.value, id_in(target.value))
+        return Plan(turns={row["event_id"]: scope_id for row in found})
     wanted = target.memory_ids if target.kind == "query" else (UUID(target.value),)
     known = [one for one in wanted if await tx.value("known_memory", tenant, scope_id, one) is not None]
     turns = await tx.fetch("turns_behind", tenant, known, scope_id) if known else []

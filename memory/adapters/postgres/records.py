@@ -29,6 +29,7 @@ from memory.adapters.postgres.sealing import SEALED_LABELS
 from memory.adapters.postgres.withdrawn import withdraw_summaries
 from memory.audit import Note
 from memory.errors import Conflict, NotFound
+from memory.ids import id_in
 from memory.model import Scope, ScopeId
 from memory.stored import (
     Counts,
@@ -78,7 +79,7 @@ class Records:
         scope_id = await self._known_scope(scope)
         async with self._reading(scope, scope_id) as tx:
             row = await tx.row("session_by_label", scope.tenant, scope_id, storable(name))
-            if row is None and (session_id := _uuid(name)) is not None:
+            if row is None and (session_id := id_in(name)) is not None:
                 row = await tx.row("session_by_id", scope.tenant, scope_id, session_id)
         if row is None:
             raise NotFound("no such session")
@@ -414,10 +415,3 @@ async def _with_sources(tx: Transaction, tenant: UUID, found: Sequence[Any]) -> 
 
 def _exported(row: Any) -> ExportedTurn:
     return ExportedTurn(row["label"], StoredTurn(**{one.name: row[one.name] for one in fields(StoredTurn)}))
-
-
-def _uuid(text: str) -> UUID | None:
-    try:
-        return UUID(text)
-    except ValueError:
-        return None

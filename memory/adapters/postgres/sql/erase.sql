@@ -177,13 +177,18 @@ SELECT session_id
 FROM sessions
 WHERE tenant_id = $1 AND scope_id = $2 AND label = $3;
 
--- name: turn_of_source
--- The turn that a client calls by this name.
--- $1 tenant uuid, $2 scope_id int8, $3 source_id text
--- Uses: turns_source. Rows: event_id.
+-- name: turns_of_source
+-- The turn that a client calls by this name, and that which has this id: what has no name of its own is called by its id
+-- (`source_ids`).
+-- $1 tenant uuid, $2 scope_id int8, $3 source_id text, $4 event_id uuid
+-- Uses: turns_source, turns_pkey. Rows: event_id.
 SELECT event_id
 FROM turns
-WHERE tenant_id = $1 AND scope_id = $2 AND source_id = $3;
+WHERE tenant_id = $1 AND scope_id = $2 AND source_id = $3
+UNION
+SELECT event_id
+FROM turns
+WHERE tenant_id = $1 AND scope_id = $2 AND event_id = $4;
 
 -- name: turns_behind
 -- The turns of a scope that these memories of it rest on, through whatever memories of it lie between. An edge lies where
