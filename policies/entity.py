@@ -233,15 +233,19 @@ def names_of_fact(subject: str, predicate: str, object_: str, statement: str) ->
     return found
 
 
-def checked(told: Told) -> None:
-    """Raise ValueError, in words for whoever asked, for what cannot be kept."""
+def fault_in(told: Told) -> tuple[str, str] | None:
+    """The member that cannot be kept, and why, in words for whoever asked; None where all can."""
     if not plain(told.name):
-        raise ValueError("a name has letters or digits beside articles")
+        return "name", "a name has letters or digits beside articles"
     if any(not plain(one) for one in told.aliases):
-        raise ValueError("an alias has letters or digits beside articles")
+        return "aliases", "an alias has letters or digits beside articles"
     if told.facets and told.type != "person":
-        raise ValueError("only a person has facets")
-    checked_facets(told.facets or {})
+        return "facets", "only a person has facets"
+    try:
+        checked_facets(told.facets or {})
+    except ValueError as fault:
+        return "facets", str(fault)
+    return None
 
 
 def statement(told: Told) -> str:

@@ -106,7 +106,7 @@ class BlobWriting:
         """As in the seam. Holds at most two chunks."""
         self._bytes += len(part)
         if self._bytes > self._bytes_max:
-            raise TooLarge(f"the file is over {self._bytes_max} bytes (artifacts.bytes_max)")
+            raise TooLarge(f"the file is over {self._bytes_max} bytes (artifacts.bytes_max)", param="file")
         self._names.update(part)
         self._held += part
         while len(self._held) > CHUNK_BYTES:  # one is held back: only the end says which is the last

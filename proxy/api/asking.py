@@ -186,7 +186,8 @@ def require_change(asked: BaseModel, version: int | None, how: Collection[str] =
     if version is None:
         raise VersionRequired("send If-Match with the version the change was made from", param="If-Match")
     if not asked.model_fields_set.difference(how):
-        raise Unprocessable(f"nothing to change; known: {', '.join(sorted(type(asked).model_fields))}")
+        known = ", ".join(sorted(type(asked).model_fields))
+        raise Unprocessable(f"nothing to change; known: {known}", param="body")
     return version
 
 

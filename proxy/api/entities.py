@@ -20,7 +20,7 @@ from memory.entities import CARD, Entity, NewEntity, NewRelationship, Relationsh
 from memory.errors import Conflict, MemoryInvalid, NotFound, Unprocessable
 from memory.ids import new_id
 from memory.model import NewMemory
-from policies.entity import NAME_CHARS_MAX, PROPERTY, Told, Type, checked, related, statement
+from policies.entity import NAME_CHARS_MAX, PROPERTY, Told, Type, fault_in, related, statement
 from policies.gate import Holder, Item
 from policies.graph import ways
 from policies.labels import Sensitivity
@@ -363,10 +363,8 @@ class EntityCalls:
             told.facets,
             self._clean(told.notes, "notes"),
         )
-        try:
-            checked(clean)
-        except ValueError as fault:
-            raise Unprocessable(str(fault)) from None
+        if (fault := fault_in(clean)) is not None:
+            raise Unprocessable(fault[1], param=fault[0])
         return clean
 
     def _clean_properties(self, properties: Mapping[str, Any]) -> dict[str, Any]:
@@ -386,7 +384,7 @@ class EntityCalls:
 
     async def _memory(self, caller: Caller, text: str, sensitivity: str, attributes: Mapping[str, Any]) -> NewMemory:
         what = "what is said of it, taken together, addresses"
-        await asyncio.to_thread(_require_quotable, text, "own", what, param=None)
+        await asyncio.to_thread(_require_quotable, text, "own", what, param="body")
         return await memory_of_record(
             self._parts,
             text,

@@ -130,7 +130,7 @@ class Saving:
             replaced |= _OF_SESSION
         pieces += [self._as_it_was(one.part, one) for one in known.parts if one.part not in replaced]
         if not pieces:
-            raise Unprocessable("nothing would be left of it: delete the checkpoint instead")
+            raise Unprocessable("nothing would be left of it: delete the checkpoint instead", param="body")
         return await self._finished(caller, known.row.name, known.row.session_id, pieces, asked.trim, known.parts)
 
     async def made_from(self, caller: Caller, name: str, parts: Sequence[StoredPart]) -> tuple[NewCheckpoint, int]:
@@ -143,7 +143,7 @@ class Saving:
             for one in taken
         ]
         if not words:
-            raise Unprocessable("nothing of it may be taken to another project")
+            raise Unprocessable("nothing of it may be taken to another project", param="from_project")
         made, trimmed = await self._finished(caller, name, None, [self._piece(one) for one in words], True, ())
         source = {(one.part, one.content): one.memory_id for one in taken}
         copied = tuple(

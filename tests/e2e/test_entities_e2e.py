@@ -234,6 +234,7 @@ def test_what_cannot_be_kept_is_refused_with_the_reason(
 ) -> None:
     error = call(service, user, "POST", body=body)["error"]
     assert error["code"] == code and said in error["message"], error
+    assert error["param"].partition(".")[0] in body, error
     assert call(service, user, "GET")["data"] == []
 
 

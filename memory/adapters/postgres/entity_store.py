@@ -77,7 +77,7 @@ class EntityStore:
         place = Place(scope.tenant, scope_id, subject_id, new.entity_id, now)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
-            await _require_room(tx, scope, scope_id, 1)
+            await _require_room(tx, scope, scope_id, 1, "name")
             if not new.namesake:
                 await _require_free(tx, scope, scope_id, new.entity_id, new.told, seen)
             await self._add_card(tx, place, new.memory, changed)
@@ -447,10 +447,10 @@ async def _came_with(tx: Transaction, scope: Scope, entity_id: UUID, root: UUID)
     return came[1:]
 
 
-async def _require_room(tx: Transaction, scope: Scope, scope_id: int, more: int) -> None:
+async def _require_room(tx: Transaction, scope: Scope, scope_id: int, more: int, param: str) -> None:
     """So many more may be there. Raises TooLarge."""
     if await tx.value("count_entities", scope.tenant, scope_id, ENTITIES_MAX + 1) + more > ENTITIES_MAX:
-        raise TooLarge(f"a scope has at most {ENTITIES_MAX} entities; delete some")
+        raise TooLarge(f"a scope has at most {ENTITIES_MAX} entities; delete some", param=param)
 
 
 async def _hidden_with(
@@ -469,7 +469,7 @@ async def _require_back(
     tx: Transaction, scope: Scope, scope_id: int, one: Entity, gone_at: datetime, seen: Seen
 ) -> None:
     """One that was brought back may stand beside what came to be since. Raises Conflict, TooLarge."""
-    await _require_room(tx, scope, scope_id, 0)
+    await _require_room(tx, scope, scope_id, 0, "id")
     root = one.merged_into or one.entity_id
     if not await tx.fetch("entities_by_id", scope.tenant, scope_id, [root]):
         raise Conflict(f"it is merged into {root}, which is deleted: undelete that one", param="id")

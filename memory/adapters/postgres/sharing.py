@@ -175,7 +175,7 @@ def _refuse(source: Any | None, now: datetime) -> None:
     if source["kind"] not in _KINDS or source["collection"] in _COLLECTIONS:
         raise Unprocessable("the state and the summaries of a session cannot be shared", param="kind")
     if source["quarantined_at"] is not None or source["superseded_by"] is not None:
-        raise Unprocessable("what is quarantined or superseded cannot be shared")
+        raise Unprocessable("what is quarantined or superseded cannot be shared", param="id")
     if source["validation_status"] == "rejected":
         raise Unprocessable("what a review has rejected cannot be shared", param="validation_status")
     if source["kind"] == "procedural" and source["validation_status"] != "confirmed":
