@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any, get_args
 from uuid import UUID
@@ -31,6 +32,8 @@ from proxy.api import export_records
 from tests.postgres.seed import SUBJECT, T0, Stores, stores
 from tests.postgres.test_facts import fact, say, shown
 from tests.postgres_fixture import DIM, TestDatabase
+
+DAY = timedelta(days=1)
 
 
 def memory(text: str, attributes: dict[str, Any]) -> NewMemory:
@@ -144,6 +147,31 @@ async def test_one_that_is_brought_back_closes_no_circle(held: Held) -> None:
         await back()
     await held.store.unrelate(held.scope, tie.relationship_id, now=T0, note=held.note())
     assert (await back()).entity_id == house
+
+
+async def test_one_comes_back_beside_a_namesake_that_was_changed_meanwhile_and_not_beside_one_that_took_its_name(
+    held: Held,
+) -> None:
+    def called(name: str, one: UUID | None = None) -> NewEntity:
+        return replace(held.new(name), entity_id=one or new_id(), namesake=True)
+
+    async def back() -> Entity:
+        note = held.note()
+        return await held.store.undelete(held.scope, gone, "open", now=T0 + 3 * DAY, note=note, may=lambda _: None)
+
+    async def change(one: UUID, name: str) -> None:
+        args = (held.scope, SUBJECT, (await held.store.one(held.scope, one)).version, called(name, one), "open")
+        await held.store.change(*args, now=T0 + 2 * DAY, note=held.note())
+
+    gone, other = await held.add("quay"), await held.add("mole")
+    namesake = await held.store.add(held.scope, SUBJECT, called("quay"), "open", now=T0, note=held.note())
+    await held.store.delete(held.scope, gone, "open", now=T0 + DAY, note=held.note())
+    await change(namesake.entity_id, "quay")
+    await change(other, "quay")
+    with pytest.raises(Conflict, match=str(other)):
+        await back()
+    await change(other, "mole")
+    assert (await back()).entity_id == gone
 
 
 async def test_an_export_has_every_tie_once_beyond_what_a_hop_looks_at(

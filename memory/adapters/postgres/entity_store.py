@@ -18,7 +18,7 @@ from memory.adapters.postgres.audit import AuditLog
 from memory.adapters.postgres.cursors import Order, cursor_of, read_cursor
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.entity_learning import ENTITIES_MAX
-from memory.adapters.postgres.entity_words import relationship, standing_of, with_words
+from memory.adapters.postgres.entity_words import names_in, relationship, standing_of, with_words
 from memory.adapters.postgres.outbox import announce
 from memory.adapters.postgres.own_memory import (
     add_next_version,
@@ -31,7 +31,7 @@ from memory.adapters.postgres.own_memory import (
 from memory.adapters.postgres.rows import Place
 from memory.adapters.postgres.scopes import Scopes
 from memory.audit import Note
-from memory.entities import Entity, Happening, NewEntity, NewRelationship, Relationship, Step, fingerprint
+from memory.entities import Entity, Happening, NewEntity, NewRelationship, Relationship, Step, fingerprint, is_name
 from memory.errors import Conflict, NotFound, TooLarge
 from memory.model import NewMemory, Scope, ScopeId
 from memory.stored import Page
@@ -494,13 +494,14 @@ async def _require_free(
     *,
     keeps: bool = False,
 ) -> None:
-    """No other of its type has one of its names; of those that were `since` as they are, any may, and any the names
-    that it `keeps`. Raises Conflict that says who, where that one is seen.
+    """No other of its type has one of its names; those that had it `since` then may, and any the names that it `keeps`.
+    Raises Conflict that says who, where that one is seen.
     """
     prints = [fingerprint(scope.tenant, scope_id, one) for one in (told.name, *told.aliases)]
     rows = await tx.fetch("entities_named", scope.tenant, scope_id, prints)
     mine = {row["root"] for row in rows if row["entity_id"] == entity_id} | {entity_id}
     kept = {row["fingerprint"] for row in rows if keeps and row["root"] in mine}
+    had = frozenset() if since is None else await _had(tx, scope, scope_id, prints, since)
     taken = sorted(
         row["root"]
         for row in rows
@@ -508,7 +509,7 @@ async def _require_free(
         and row["fingerprint"] not in kept
         and row["deleted_at"] is None
         and row["type"] == told.type
-        and (since is None or row["changed_at"] > since)
+        and (row["root"], row["fingerprint"]) not in had
     )
     if taken:
         shown = [str(one.entity_id) for one in await _by_id(tx, scope, scope_id, taken) if seen(one)]
@@ -519,6 +520,18 @@ async def _require_free(
             else f"another has one of these names: choose another{or_namesake}",
             param="name",
         )
+
+
+async def _had(
+    tx: Transaction, scope: Scope, scope_id: int, prints: Sequence[bytes], at: datetime
+) -> frozenset[tuple[UUID, bytes]]:
+    """Who of those that have one of these names had which of them at a moment."""
+    rows = await tx.fetch("named_then", scope.tenant, scope_id, prints, at)
+    return frozenset(
+        (row["root"], row["fingerprint"])
+        for row in rows
+        if any(is_name(row["fingerprint"], scope.tenant, scope_id, one) for one in names_in(row))
+    )
 
 
 async def _ties(tx: Transaction, scope: Scope, scope_id: int, roots: Iterable[UUID]) -> list[Relationship]:

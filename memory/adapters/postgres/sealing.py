@@ -69,6 +69,7 @@ SHOWN: Final[Mapping[str, Shown]] = {
     "memories_oldest": _VERSION,
     "memories_to_review": _VERSION,
     "memory_by_id": _VERSION,
+    "named_then": _VERSION,
     "memories_of_turns": _TEXT,
     "told_as_it_stands": _VERSION,
     "episodes_to_tell": _VERSION,

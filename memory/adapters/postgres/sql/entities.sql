@@ -36,6 +36,21 @@ CROSS JOIN LATERAL (SELECT deleted_at, superseded_by, superseded_reason FROM mem
 WHERE a.tenant_id = $1 AND a.scope_id = $2 AND a.fingerprint = ANY ($3)
   AND m.deleted_at IS NULL AND (m.superseded_by IS NULL OR m.superseded_reason = 'same meaning');
 
+-- name: named_then
+-- What the memories that give one of these names to those of a scope said at a moment.
+-- $1 tenant uuid, $2 scope_id int8, $3 fingerprints bytea[], $4 moment timestamptz
+-- Uses: entity_aliases_of_name, entities_pkey, memory_versions_pkey. Rows: fingerprint, root, memory_id, version, scope_id,
+-- content, sensitivity, attributes.
+SELECT a.fingerprint, coalesce(e.merged_into, e.entity_id) AS root, v.memory_id, v.version, v.scope_id, v.content,
+       v.sensitivity, v.attributes
+FROM entity_aliases a
+CROSS JOIN LATERAL (SELECT entity_id, merged_into FROM entities
+                    WHERE tenant_id = $1 AND entity_id = a.entity_id LIMIT 1) e
+CROSS JOIN LATERAL (SELECT * FROM memory_versions
+                    WHERE tenant_id = $1 AND memory_id = a.memory_id AND recorded_from <= $4
+                    ORDER BY version DESC LIMIT 1) v
+WHERE a.tenant_id = $1 AND a.scope_id = $2 AND a.fingerprint = ANY ($3);
+
 -- name: entities_once_named
 -- Those of a scope that had one of these names by a memory that something took the place of, deleted ones too.
 -- $1 tenant uuid, $2 scope_id int8, $3 fingerprints bytea[]
