@@ -119,6 +119,20 @@ def test_a_dry_run_takes_nothing_and_its_word_holds_for_exactly_that(forgetting:
     assert any("Marjeta" in one for one in left)
 
 
+def test_a_conversation_is_forgotten_by_the_id_that_an_export_calls_it_by_as_it_is_read_by_it(
+    forgetting: Service,
+) -> None:
+    ask(forgetting, "The ferry to Krk leaves at noon.\nsay: Noted.", "gal", session="ferry")
+    forgetting.settle(X_Memory_User="gal")
+    request = urllib.request.Request(f"{forgetting.url}/memory/v1/export?of=user", headers={"X-Memory-User": "gal"})
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        lines = [json.loads(line) for line in answer.read().splitlines()]
+    (named,) = {line["session_id"] for line in lines if line["type"] == "retrieval"}
+    assert forgetting.call("GET", f"/memory/v1/sessions/{named}", X_Memory_User="gal")["id"] == "ferry"
+    planned = [forget(forgetting, "gal", session=one, dry_run=True) for one in (named, "ferry")]
+    assert planned[0] == planned[1] and planned[0]["counts"]["sessions"] == 1
+
+
 def test_a_query_is_rehearsed_unless_told_otherwise(forgetting: Service) -> None:
     take_in(forgetting, "eva", *TALK)
     planned = forget(forgetting, "eva", query="Where do I keep my carniolan bees?")

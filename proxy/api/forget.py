@@ -21,6 +21,7 @@ from aiohttp import web
 from memory.audit import noted
 from memory.erasure.model import WHOLE, Labelled, Target
 from memory.errors import Conflict, NotFound, ScopeDenied, StoreUnavailable
+from memory.model import Scope
 from memory.read.items import Filter
 from memory.read.recall import Question
 from policies.capabilities import ADMIN, READ_OWN
@@ -123,6 +124,8 @@ class Forget:
         if kind in WHOLE:
             _refuse_beyond(caller, kind, value)
             return Target(kind, value, caller.scope)
+        if kind == "session":
+            value = await self._label(caller.scope, value)
         if kind == "session" and caller.credential.session is not None:
             _refuse_other(caller, value)
         if kind == "memory":
@@ -131,6 +134,13 @@ class Forget:
         target = Target(kind, value, caller.scope, found)
         await self._refuse_unseen(target, holder)
         return target
+
+    async def _label(self, scope: Scope, named: str) -> str:
+        """What its client calls a conversation, which may be named by its id; one that is not stored keeps its name."""
+        try:
+            return (await self._parts.records.session(scope, named)).label
+        except NotFound:
+            return named
 
     async def _refuse_unseen(self, target: Target, holder: Holder) -> None:
         """Raise NotFound for what is not there or may not be seen, ScopeDenied where such would go with it."""
