@@ -48,6 +48,11 @@ class Use:
     used_at: datetime | None
 
 
+def never_deleted(what: str) -> str:
+    """What is said where there is none that can be brought back, or none that the caller may know of."""
+    return f"no such {what} was deleted in the last {UNDO.days} days"
+
+
 def expires_at(kind: str, born: datetime, days_of: DaysOf) -> datetime | None:
     """When a memory of this kind that is stored now leaves all answers; None: never."""
     return _after(born, days_of.get(kind))

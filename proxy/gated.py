@@ -20,6 +20,7 @@ from memory.telemetry import event
 from policies.cascade import Visibility
 from policies.gate import Holder, Item, Verdict, filter_erase, filter_read, filter_write, visibilities
 from policies.labels import Sensitivity
+from policies.lifetime import never_deleted
 from proxy.identity import Ask, Credential
 
 log: Final = logging.getLogger("memory_proxy.gate")
@@ -111,7 +112,7 @@ def may_erase(holder: Holder, item: Item) -> bool:
 
 
 def may_write(holder: Holder, item_of: Callable[[T], Item], what: str) -> Callable[[T], None]:
-    """What `require_writable` says of a record that a store is about to bring back: then it stays as it was."""
+    """What `require_writable` says of a record that a store is about to change: then it stays as it was."""
 
     def may(known: T) -> None:
         require_writable(holder, item_of(known), what)
@@ -119,12 +120,28 @@ def may_write(holder: Holder, item_of: Callable[[T], Item], what: str) -> Callab
     return may
 
 
-def may_show(holder: Holder, item_of: Callable[[T], Item], what: str) -> Callable[[T], None]:
-    """What `may_write` does, of a record that is answered with its words: who may not read is not told that it is."""
+def may_bring_back(holder: Holder, item_of: Callable[[T], Item], what: str) -> Callable[[T], None]:
+    """The same of a deleted record that a store is about to bring back: who may not see it is told that none is there
+    to be.
+    """
 
     def may(known: T) -> None:
-        require_readable(holder, item_of(known), what)
-        require_writable(holder, item_of(known), what)
+        try:
+            require_writable(holder, item_of(known), what)
+        except NotFound:
+            raise NotFound(never_deleted(what)) from None
+
+    return may
+
+
+def may_show(holder: Holder, item_of: Callable[[T], Item], what: str) -> Callable[[T], None]:
+    """What `may_bring_back` does, of a record that is answered with its words: who may not read is told of none."""
+    brings_back = may_bring_back(holder, item_of, what)
+
+    def may(known: T) -> None:
+        if not readable(holder, [known], item_of):
+            raise NotFound(never_deleted(what))
+        brings_back(known)
 
     return may
 

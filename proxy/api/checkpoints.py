@@ -306,7 +306,7 @@ class Checkpoints:
         source = replace(caller.scope, project=project)
         if source == caller.scope:
             raise Unprocessable("from_project is this very project: leave it out", param="from_project")
-        known = await self._parts.checkpoints.store.one(source, taking.name)
+        known = await self._known(replace(caller, ask=replace(caller.ask, scope=source)), holder, taking.name, None)
         parts = readable_parts(caller.scope, holder, known)
         new, trimmed = await self._saving.made_from(caller, taking.new_name, parts)
         note = self._note(caller, "branch", taking.new_name, known.row.checkpoint_id)
@@ -318,9 +318,17 @@ class Checkpoints:
         return made, trimmed
 
     async def _known(self, caller: Caller, holder: Holder, name: str, version: int | None) -> Checkpoint:
-        known = await self._parts.checkpoints.store.one(caller.scope, name, version=version)
+        """One that the caller may see. Raises NotFound, which of another says neither when it was deleted nor at which
+        version it is.
+        """
+        store = self._parts.checkpoints.store
+        try:
+            known = await store.one(caller.scope, name)
+        except NotFound:
+            require_readable(holder, Item(caller.scope.tenant, Sensitivity.PUBLIC), "checkpoint")
+            raise
         require_readable(holder, row_item(caller.scope, known.row), "checkpoint")
-        return known
+        return known if version is None else await store.one(caller.scope, name, version=version)
 
     def _require_writable(self, caller: Caller, holder: Holder, known: Checkpoint) -> None:
         require_writable(holder, row_item(caller.scope, known.row), "checkpoint")

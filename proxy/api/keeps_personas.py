@@ -10,6 +10,7 @@ from uuid import UUID
 from memory.audit import Note
 from memory.model import Scope
 from memory.personas import NewPersona, Persona
+from policies.labels import Sensitivity
 
 
 class KeepsPersonas(Protocol):
@@ -39,8 +40,8 @@ class KeepsPersonas(Protocol):
     ) -> Persona:
         """Bring it back. Raises NotFound, Conflict, TooLarge."""
 
-    async def one(self, scope: Scope, name: str) -> Persona:
-        """A persona. Raises NotFound."""
+    async def one(self, scope: Scope, name: str, *, seen: Callable[[Sensitivity], bool] = ...) -> Persona:
+        """A persona. Raises NotFound, which says when it was deleted where its label is `seen`."""
 
     async def all_of(self, scope: Scope) -> Sequence[Persona]:
         """The live personas of a scope, by name."""

@@ -43,7 +43,7 @@ from proxy.api.parts import OwnParts
 from proxy.api.schemas import KindName, MemoryChanged, MemoryDeleted, MemoryList, MemoryPatch, MemorySaid
 from proxy.api.screening import require_quotable
 from proxy.api.sessions import Labels
-from proxy.gated import may_write, readable, require_readable, require_writable
+from proxy.gated import may_bring_back, readable, require_readable, require_writable
 
 _KINDS: Final = get_args(KindName)
 _LISTED_BY: Final = PARAMETERS | {"kind", "session", "due"}
@@ -136,7 +136,7 @@ class Memories:
         memory_id = id_in_path(request, "memory")
         holder = await holder_for(caller, self._parts.keys)
         note = noted(caller.scope.tenant, caller.actor, "memory.undelete", ids=[memory_id], at=caller.now)
-        may = may_write(holder, partial(item_of, caller.scope), "memory")
+        may = may_bring_back(holder, partial(item_of, caller.scope), "memory")
         shown = await self._parts.records.undelete_memory(caller.scope, memory_id, caller.now, note=note, may=may)
         await self._parts.tells.changed(caller.scope)
         return await self._changed(caller.scope, holder, shown)

@@ -8,7 +8,7 @@ Conflict, TooLarge, VersionRequired, Unprocessable, StoreUnavailable.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -134,7 +134,7 @@ class PersonaCalls:
         return _shown(back)
 
     async def _known(self, caller: Caller, holder: Holder, name: str) -> Persona:
-        known = await self._parts.personas.one(caller.scope, name)
+        known = await self._parts.personas.one(caller.scope, name, seen=seen_by(caller, holder))
         require_readable(holder, _item_of(caller, known), "persona")
         return known
 
@@ -199,6 +199,11 @@ def _note(caller: Caller, what: str, name: str) -> Note:
 
 def _item_of(caller: Caller, one: Persona) -> Item:
     return Item(caller.scope.tenant, Sensitivity(one.sensitivity))
+
+
+def seen_by(caller: Caller, holder: Holder) -> Callable[[Sensitivity], bool]:
+    """Whether the caller may be told of a persona with this label."""
+    return lambda label: bool(readable(holder, [label], partial(Item, caller.scope.tenant)))
 
 
 def _shown(one: Persona) -> web.Response:

@@ -38,6 +38,7 @@ from proxy.api.asking import Caller
 from proxy.api.conversation_parts import Words, words_of
 from proxy.api.memories import item_of
 from proxy.api.parts import OwnParts
+from proxy.api.personas import seen_by
 from proxy.api.schemas_checkpoint import CheckpointAsked, CheckpointPatch
 from proxy.api.screening import require_quotable
 from proxy.api.vectors import vectors_of
@@ -221,7 +222,8 @@ class Saving:
             facets = {**BUILT_IN[style.name], **facets}
         elif style.name:
             try:
-                known = await self._parts.personas.one(caller.scope, caller.credential.hide(style.name))
+                name, seen = caller.credential.hide(style.name), seen_by(caller, holder)
+                known = await self._parts.personas.one(caller.scope, name, seen=seen)
                 item = Item(caller.scope.tenant, Sensitivity(known.sensitivity))
                 require_readable(holder, item, "persona")
             except NotFound as missing:

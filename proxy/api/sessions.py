@@ -125,7 +125,7 @@ def _label_in(request: web.Request, caller: Caller) -> str:
     """The `{id}` of the path, as it is kept. Raises NotFound for what is too long to be one."""
     label = request.match_info["id"]
     if len(label) > SESSION_CHARS_MAX:
-        raise NotFound("no such session")
+        raise NotFound("there is no such session in this scope")
     return caller.kept(label)
 
 

@@ -208,6 +208,70 @@ def test_who_may_not_read_is_told_no_record_by_bringing_it_back(keyed: Keyed) ->
         assert code(keyed.own(reads, "POST", f"{path}/undelete")) == "done", kind
 
 
+def test_what_a_key_may_not_see_is_answered_word_for_word_as_what_is_not_there(keyed: Keyed) -> None:
+    low = keyed.make("n-low", "--user", "n-ada", *USUAL, "--can", "memory:share:project")["secret"]
+    high = keyed.make("n-high", "--user", "n-ada", *USUAL, "--sensitivity-max", "secret")["secret"]
+    label, none = {"sensitivity": "confidential"}, "01a214e5-0000-7000-8000-000000000000"
+    put(keyed, high, line(MERGER, "board", "confidential"))
+    kinds: dict[str, tuple[str, str]] = {
+        "memories": (one_with(keyed, high, WORD)["id"], none),
+        "documents": (document(keyed, high, f"# Salaries\n\n{MERGER}\n", **label)["id"], none),
+        "artifacts": (artifact(keyed, high, b"a ledger\n", **label)["id"], none),
+        "personas": ("board", "nobody"),
+        "entities": (
+            keyed.own(high, "POST", "/memory/v1/entities", {"name": "Halyard", "type": "project", **label})["id"],
+            none,
+        ),
+        "tasks": (
+            keyed.own(high, "POST", "/memory/v1/tasks", {"tasks": [{"title": MERGER, **label}]})["data"][0]["id"],
+            none,
+        ),
+    }
+    keyed.own(high, "POST", "/memory/v1/personas", {"name": "board", "description": MERGER, **label})
+
+    def same(secret: str, method: str, kind: str, path: str, body: Any = None) -> None:
+        seen, unseen = [
+            json.dumps(keyed.own(secret, method, f"/memory/v1/{kind}/{one}{path}", body, If_Match="1")).replace(one, "")
+            for one in kinds[kind]
+        ]
+        assert seen == unseen and "not_found" in seen, (method, kind, path)
+
+    for kind in kinds:
+        for method, path in (("GET", ""), ("DELETE", ""), ("POST", "/undelete")):
+            same(low, method, kind, path)
+    same(low, "PATCH", "memories", "", {"pinned": True})
+    same(low, "POST", "memories", "/share", {"to": "project"})
+    for kind, (one, _) in kinds.items():
+        assert code(keyed.own(high, "DELETE", f"/memory/v1/{kind}/{one}")) == "done", kind
+        for method, path in (("GET", ""), ("POST", "/undelete")):
+            same(low, method, kind, path)
+        assert code(keyed.own(high, "POST", f"/memory/v1/{kind}/{one}/undelete")) == "done", kind
+
+
+def test_a_token_for_one_session_is_told_of_no_other_and_of_nothing_in_it(keyed: Keyed) -> None:
+    secret = keyed.make("n-tokens", "--user", "n-bor", *USUAL)["secret"]
+    put(keyed, secret, line("The ferryman of Piran is Anton.", "ferry"), line("Lunch is at noon.", "lunch"))
+    saved = {"name": "crossing", "session": "ferry", "notes": "Ask about the rope."}
+    assert keyed.own(secret, "POST", "/memory/v1/checkpoints", saved)["version"] == 1
+    answer = keyed.ask(secret, "Who is the ferryman?", session="ferry")
+    keyed.settle(secret)
+    given = answer.headers["X-Memory-Retrieval"]
+    of_lunch, none = token(keyed, secret, session="lunch"), "01a214e5-0000-7000-8000-000000000000"
+
+    def same(method: str, path: str, there: str, unknown: str) -> None:
+        told = [keyed.own(of_lunch, method, f"/memory/v1/{path.format(one)}") for one in (there, unknown)]
+        assert told[0] == told[1] and code(told[0]) == "not_found", path
+
+    same("GET", "sessions/{}", "ferry", "nowhere")
+    same("POST", "sessions/{}/end", "ferry", "nowhere")
+    same("GET", "retrievals/{}", given, none)
+    for path in ("checkpoints/{}", "checkpoints/{}?version=9", "checkpoints/{}/diff?from=1&to=9"):
+        same("GET", path, "crossing", "nowhere")
+    assert code(keyed.own(secret, "DELETE", "/memory/v1/checkpoints/crossing")) == "done"
+    same("GET", "checkpoints/{}", "crossing", "nowhere")
+    same("POST", "checkpoints/{}/undelete", "crossing", "nowhere")
+
+
 def test_all_preferences_are_those_that_the_key_may_see(keyed: Keyed) -> None:
     low = keyed.make("w-low", "--user", "w-cene", *USUAL, "--sensitivity-max", "public")["secret"]
     full = keyed.make("w-full", "--user", "w-cene", *USUAL, *TRUSTED)["secret"]

@@ -31,7 +31,7 @@ from memory.read.conversation import RESTORE
 from memory.read.restore import mark_of
 from memory.stored import Page
 from policies.labels import Sensitivity, derived_sensitivity
-from policies.lifetime import UNDO
+from policies.lifetime import UNDO, never_deleted
 
 CHECKPOINTS_MAX: Final = 1_000
 """Live ones of a scope."""
@@ -162,7 +162,7 @@ class CheckpointStore:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
             gone = await tx.row("deleted_checkpoint", scope.tenant, scope_id, name)
             if gone is None or gone["deleted_at"] < now - UNDO:
-                raise NotFound(f"no checkpoint of this name was deleted in the last {UNDO.days} days")
+                raise NotFound(never_deleted("checkpoint"))
             await _require_room(tx, scope.tenant, scope_id)
             found = await tx.fetch("own_parts_gone", scope.tenant, gone["checkpoint_id"])
             back = [UUID(int=row["memory_id"].int) for row in found]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from memory.adapters.postgres.audit import AuditLog
@@ -23,9 +23,10 @@ from memory.documents import ChunkRecord, Citation, DocumentRecord, FileFacts, U
 from memory.errors import Conflict, NotFound
 from memory.model import Scope, ScopeId
 from memory.stored import Page
-from policies.lifetime import UNDO
+from policies.lifetime import UNDO, never_deleted
 
 DELETED = "the document was deleted before it was stored"
+_NONE: Final = "there is no such document in this scope"
 
 
 class DocumentRecords:
@@ -62,7 +63,7 @@ class DocumentRecords:
         async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
             found = await _read(tx, scope, scope_id, document_id)
         if found.deleted_at is not None:
-            raise NotFound("no such document")
+            raise NotFound(_NONE)
         return found
 
     async def chunks(
@@ -118,7 +119,7 @@ class DocumentRecords:
             bumped = await tx.value("bump_scope", tenant, scope_id)
             locked = await tx.row("lock_document", tenant, scope_id, document_id)
             if locked is None or locked["deleted_at"] is not None:
-                raise NotFound("no such document")
+                raise NotFound(_NONE)
             may(await _read(tx, scope, scope_id, document_id))
             require_version(locked, version, "document")
             open_ = await tx.fetch("end_open_uploads", tenant, document_id, DELETED, now)
@@ -144,7 +145,7 @@ class DocumentRecords:
             version = await tx.value("bump_scope", tenant, scope_id)
             locked = await tx.row("lock_document", tenant, scope_id, document_id)
             if locked is None or locked["deleted_at"] is None or locked["deleted_at"] < now - UNDO:
-                raise NotFound("no such deleted document")
+                raise NotFound(never_deleted("document"))
             may(await _read(tx, scope, scope_id, document_id))
             if await tx.value("name_taken", tenant, scope_id, locked["name"], locked["session_id"]) is not None:
                 raise Conflict("another document has this name by now; delete that one first")
@@ -160,14 +161,14 @@ class DocumentRecords:
     async def _known_scope(self, scope: Scope) -> ScopeId:
         found = await self._scopes.find(scope)
         if found is None:
-            raise NotFound("no such document")
+            raise NotFound(_NONE)
         return found
 
 
 async def _read(tx: Transaction, scope: Scope, scope_id: int, document_id: UUID) -> DocumentRecord:
     row = await tx.row("document_by_id", scope.tenant, scope_id, document_id)
     if row is None:
-        raise NotFound("no such document")
+        raise NotFound(_NONE)
     return _document(row)
 
 

@@ -24,7 +24,7 @@ from memory.errors import Conflict, NotFound
 from memory.model import NewMemory, Unless
 from memory.stored import Digests
 from policies.labels import Sensitivity, derived_sensitivity, is_sealed
-from policies.lifetime import UNDO
+from policies.lifetime import UNDO, never_deleted
 
 Collection = Literal["checkpoint", "persona", "task", "entity", "artifact"]
 _RECALLED: Final = frozenset({"task", "entity", "artifact"})
@@ -116,8 +116,7 @@ def require_turn(record: Any, kind: str, at: datetime | None, now: datetime) -> 
     """The record: there to be deleted (`at`), or deleted not too long ago to be brought back. Raises NotFound."""
     gone = record is not None and record["deleted_at"] is not None
     if record is None or gone != (at is None) or (gone and record["deleted_at"] < now - UNDO):
-        never = f"no such {kind} was deleted in the last {UNDO.days} days"
-        raise NotFound(f"there is no such {kind} in this scope" if at else never)
+        raise NotFound(f"there is no such {kind} in this scope" if at else never_deleted(kind))
     return record
 
 

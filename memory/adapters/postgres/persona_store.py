@@ -27,11 +27,18 @@ from memory.errors import Conflict, NotFound, TooLarge
 from memory.ids import new_id
 from memory.model import Scope, ScopeId
 from memory.personas import DESCRIPTION, INTERESTS, NewPersona, Persona
-from policies.lifetime import UNDO
+from policies.labels import Sensitivity
+from policies.lifetime import UNDO, never_deleted
 
 PERSONAS_MAX: Final = 100
 """Live ones of a scope."""
 _NONE: Final = "there is no such persona in this scope"
+Seen = Callable[[Sensitivity], bool]
+
+
+def everybody(_: Sensitivity) -> bool:
+    """Who asks may be told of any."""
+    return True
 
 
 class PersonaStore:
@@ -124,7 +131,7 @@ class PersonaStore:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
             gone = await tx.row("deleted_persona", scope.tenant, scope_id, name)
             if gone is None or gone["deleted_at"] < now - UNDO:
-                raise NotFound(f"no persona of this name was deleted in the last {UNDO.days} days")
+                raise NotFound(never_deleted("persona"))
             await _require_room(tx, scope, scope_id)
             if await tx.row("mark_persona_deleted", scope.tenant, gone["persona_id"], None) is None:
                 raise _taken()
@@ -135,11 +142,11 @@ class PersonaStore:
             await witness(tx)
         return back
 
-    async def one(self, scope: Scope, name: str) -> Persona:
-        """A persona. Raises NotFound."""
+    async def one(self, scope: Scope, name: str, *, seen: Seen = everybody) -> Persona:
+        """A persona. Raises NotFound, which says when it was deleted where its label is `seen`."""
         scope_id = await self._known(scope)
         async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
-            return await _one(tx, scope, scope_id, name)
+            return await _one(tx, scope, scope_id, name, seen)
 
     async def all_of(self, scope: Scope) -> Sequence[Persona]:
         """The live personas of a scope, by name."""
@@ -174,17 +181,20 @@ async def _locked(tx: Transaction, scope: Scope, scope_id: int, name: str) -> An
     return row
 
 
-async def _not_there(tx: Transaction, scope: Scope, scope_id: int, name: str) -> NotFound:
+async def _not_there(tx: Transaction, scope: Scope, scope_id: int, name: str, seen: Seen = everybody) -> NotFound:
     gone = await tx.row("deleted_persona", scope.tenant, scope_id, name)
     if gone is None or gone["deleted_at"] < datetime.now(UTC) - UNDO:
+        return NotFound(_NONE)
+    said = (await standing_by_id(tx, scope.tenant, scope_id, [gone["memory_id"]])).get(gone["memory_id"])
+    if said is None or not seen(Sensitivity(said["sensitivity"])):
         return NotFound(_NONE)
     return NotFound(f"this persona was deleted on {gone['deleted_at']:%Y-%m-%d}; undelete brings it back")
 
 
-async def _one(tx: Transaction, scope: Scope, scope_id: int, name: str) -> Persona:
+async def _one(tx: Transaction, scope: Scope, scope_id: int, name: str, seen: Seen = everybody) -> Persona:
     row = await tx.row("persona_by_name", scope.tenant, scope_id, name)
     if row is None:
-        raise await _not_there(tx, scope, scope_id, name)
+        raise await _not_there(tx, scope, scope_id, name, seen)
     found = await _with_words(tx, scope, scope_id, [row])
     if not found:
         raise NotFound(_NONE)

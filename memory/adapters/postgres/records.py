@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from memory.adapters.postgres import facts, procedures
@@ -44,8 +44,10 @@ from memory.stored import (
     StoredTurn,
 )
 from policies.labels import Sensitivity
-from policies.lifetime import UNDO
+from policies.lifetime import UNDO, never_deleted
 from policies.text import storable
+
+_NONE: Final = "there is no such memory in this scope"
 
 
 class Records:
@@ -82,7 +84,7 @@ class Records:
             if row is None and (session_id := id_in(name)) is not None:
                 row = await tx.row("session_by_id", scope.tenant, scope_id, session_id)
         if row is None:
-            raise NotFound("no such session")
+            raise NotFound("there is no such session in this scope")
         return SessionRecord(**row)
 
     async def end_session(self, scope: Scope, name: str, now: datetime) -> SessionRecord:
@@ -173,7 +175,7 @@ class Records:
         async with self._reading(scope, scope_id) as tx:
             found = await _read_memory(tx, scope, scope_id, memory_id)
         if found.expires_at is not None and found.expires_at <= (now or datetime.now(UTC)):
-            raise NotFound("no such memory")
+            raise NotFound(_NONE)
         return found
 
     async def patch_memory(
@@ -192,7 +194,7 @@ class Records:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
             locked = await tx.row("lock_memory", scope.tenant, scope_id, memory_id)
             if locked is None or locked["deleted_at"] is not None:
-                raise NotFound("no such memory")
+                raise NotFound(_NONE)
             require_version(locked, version, "memory")
             change = await restate(tx, Place(scope.tenant, scope_id, memory_id, memory_id, now), memory_id, change)
             await self._write_version(tx, scope.tenant, scope_id, memory_id, version, change, now)
@@ -230,7 +232,7 @@ class Records:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
             locked = await tx.row("lock_memory", scope.tenant, scope_id, memory_id)
             if locked is None or locked["deleted_at"] is not None:
-                raise NotFound("no such memory")
+                raise NotFound(_NONE)
             require_version(locked, version, "memory")
             await tx.run("hide_memory", scope.tenant, memory_id, now, changed)
             with_it = [row["memory_id"] for row in await tx.fetch("facts_left_alone", scope.tenant, memory_id)]
@@ -259,9 +261,7 @@ class Records:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
             locked = await tx.row("lock_memory", scope.tenant, scope_id, memory_id)
             if locked is None or locked["deleted_at"] is None or locked["deleted_at"] < now - UNDO:
-                raise NotFound("no such deleted memory")
-            if locked["withdrawn"]:
-                raise NotFound("no such deleted memory: this summary is made anew by itself")
+                raise NotFound(never_deleted("memory"))
             gone = await tx.fetch("facts_gone_with", scope.tenant, memory_id, locked["deleted_at"])
             gone += await tx.fetch("procedures_gone_with", scope.tenant, memory_id, locked["deleted_at"])
             back = [memory_id, *(row["memory_id"] for row in gone)]
@@ -270,9 +270,11 @@ class Records:
             await self._resettle(tx, scope, scope_id, back, now, changed)
             await witness(tx)
             shown = await _read_memory(tx, scope, scope_id, memory_id)
+            may(shown)
+            if locked["withdrawn"]:
+                raise NotFound("no such deleted memory: this summary is made anew by itself")
             if shown.expires_at is not None and shown.expires_at <= now:
                 raise NotFound("no such deleted memory: it is past its end")
-            may(shown)
             record = await tx.value("deleted_record_of", scope.tenant, memory_id)
             if record is not None:
                 raise Conflict(f"this memory is that of a deleted {record} and comes back with it: undelete that")
@@ -284,7 +286,7 @@ class Records:
         async with self._reading(scope, scope_id) as tx:
             row = await tx.row("retrieval_by_id", scope.tenant, scope_id, retrieval_id)
         if row is None:
-            raise NotFound("no such retrieval")
+            raise NotFound("there is no such retrieval in this scope")
         return RetrievalRecord(**row)
 
     async def sealed_exchange(self, scope: Scope, exchange_id: UUID) -> SealedExchange:
@@ -396,7 +398,7 @@ async def _unseen(_tx: Transaction, *_: UUID) -> None:
 async def _read_memory(tx: Transaction, scope: Scope, scope_id: int, memory_id: UUID) -> MemoryRecord:
     row = await tx.row("memory_by_id", scope.tenant, scope_id, memory_id)
     if row is None or row["deleted_at"] is not None:
-        raise NotFound("no such memory")
+        raise NotFound(_NONE)
     return (await _with_sources(tx, scope.tenant, [row]))[0]
 
 

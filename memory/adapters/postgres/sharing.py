@@ -167,9 +167,9 @@ class Sharing:
 def _refuse(source: Any | None, now: datetime) -> None:
     """Raise NotFound or Unprocessable for what must not be shared."""
     if source is None or source["deleted_at"] is not None:
-        raise NotFound("no such memory")
+        raise NotFound("there is no such memory in this scope")
     if source["expires_at"] is not None and source["expires_at"] <= now:
-        raise NotFound("no such memory")
+        raise NotFound("there is no such memory in this scope")
     if not within_ceiling(Sensitivity(source["sensitivity"]), CEILING):
         raise Unprocessable("what is confidential or secret cannot be shared", param="sensitivity")
     if source["kind"] not in _KINDS or source["collection"] in _COLLECTIONS:
