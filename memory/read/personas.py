@@ -47,27 +47,45 @@ class Personas:
         self._store = store
         self._clean = clean
 
-    async def of(self, scope: Scope, style: Style, where: Filter, now: datetime) -> tuple[Candidate, ...]:
-        """What a prompt is given: the persona named, then the facets. Raises NotFound, StoreUnavailable."""
+    async def of(
+        self,
+        scope: Scope,
+        style: Style,
+        where: Filter,
+        now: datetime,
+        *,
+        seen: Callable[[IndexRow], bool] = lambda _: True,
+    ) -> tuple[Candidate, ...]:
+        """What a prompt is given: the persona named, then the facets. Raises NotFound, also for one that is not `seen`
+        by whoever asks, StoreUnavailable.
+        """
         given: list[Candidate] = []
         facets = dict(style.facets)
         if style.name in BUILT_IN:
             facets = {**BUILT_IN[style.name], **facets}
         elif style.name:
-            given += await self._saved(scope, style.name, where, now)
+            given += await self._saved(scope, style.name, where, now, seen)
         if facets or style.name in BUILT_IN:
             given.append(words_of(rendered(facets)))
         return tuple(replace(one, seq=place) for place, one in enumerate(given))
 
-    async def _saved(self, scope: Scope, name: str, where: Filter, now: datetime) -> list[Candidate]:
+    async def _saved(
+        self, scope: Scope, name: str, where: Filter, now: datetime, seen: Callable[[IndexRow], bool]
+    ) -> list[Candidate]:
         memory_id = await self._store.persona(scope, name)
         if memory_id is None:
-            raise NotFound("there is no such persona in this scope", param="X-Memory-Persona")
+            raise _none()
         visible = await self._store.visible_scopes(scope)
         where = where.among({one.scope_id: one.visibility for one in visible})
         rows = await self._store.standing(scope.tenant, [one.scope_id for one in visible], [memory_id])
+        if not all(seen(one.row) for one in rows):
+            raise _none()
         shown = [one.row for one in rows if not one.hidden and may_be_given(one.row, where, now)]
         return [_candidate(self._clean(row)) for row in shown]
+
+
+def _none() -> NotFound:
+    return NotFound("there is no such persona in this scope", param="X-Memory-Persona")
 
 
 def words_of(text: str) -> Candidate:

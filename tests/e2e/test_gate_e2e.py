@@ -272,6 +272,22 @@ def test_a_token_for_one_session_is_told_of_no_other_and_of_nothing_in_it(keyed:
     same("POST", "checkpoints/{}/undelete", "crossing", "nowhere")
 
 
+def test_a_chat_is_told_of_no_persona_that_the_key_may_not_see(keyed: Keyed) -> None:
+    low = keyed.make("c-low", "--user", "c-ada", *USUAL)["secret"]
+    high = keyed.make("c-high", "--user", "c-ada", *USUAL, "--sensitivity-max", "secret")["secret"]
+    persona = {"name": "board", "description": "Likes short answers.", "sensitivity": "confidential"}
+    keyed.own(high, "POST", "/memory/v1/personas", persona)
+    asked = {"model": "fake-model", "messages": [{"role": "user", "content": "Good morning"}]}
+
+    def ask(secret: str, name: str) -> Any:
+        more = {"Authorization": f"Bearer {secret}", "X_Memory_Persona": name, "Content_Type": "application/json"}
+        return keyed.service.call("POST", "/v1/chat/completions", asked, **more)
+
+    assert ask(low, "board") == ask(low, "nobody") and code(ask(low, "board")) == "not_found"
+    assert code(ask(token(keyed, high, session="s1"), "board")) == "not_found"
+    assert code(ask(high, "board")) == "done"
+
+
 def test_all_preferences_are_those_that_the_key_may_see(keyed: Keyed) -> None:
     low = keyed.make("w-low", "--user", "w-cene", *USUAL, "--sensitivity-max", "public")["secret"]
     full = keyed.make("w-full", "--user", "w-cene", *USUAL, *TRUSTED)["secret"]
