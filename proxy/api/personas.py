@@ -64,6 +64,8 @@ class PersonaCalls:
         """Keep a persona, as this memory where one is given."""
         name = caller.credential.hide(asked.name)
         _refuse_built_in(name)
+        holder = await holder_for(caller, self._parts.keys)
+        require_writable(holder, Item(caller.scope.tenant, Sensitivity.PUBLIC), "scope")
         sensitivity = Sensitivity(asked.sensitivity)
         new = await self._made(caller, name, asked.facets, asked.description, asked.interests, sensitivity)
         new = replace(new, memory=copy.memory(new.memory)) if copy else new

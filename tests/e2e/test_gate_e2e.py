@@ -272,6 +272,18 @@ def test_a_token_for_one_session_is_told_of_no_other_and_of_nothing_in_it(keyed:
     same("POST", "checkpoints/{}/undelete", "crossing", "nowhere")
 
 
+def test_a_token_for_one_session_keeps_nothing_for_the_whole_scope(keyed: Keyed) -> None:
+    secret = keyed.make("n-scope", "--user", "n-cene", *USUAL)["secret"]
+    of_s1 = token(keyed, secret, session="s1")
+    whole = {
+        "personas": {"name": "terse", "description": "I like short answers."},
+        "entities": {"name": "Marjeta", "type": "person"},
+    }
+    for kind, body in whole.items():
+        assert code(keyed.own(of_s1, "POST", f"/memory/v1/{kind}", body)) == "not_found", kind
+        assert code(keyed.own(secret, "POST", f"/memory/v1/{kind}", body)) == "done", kind
+
+
 def test_a_chat_is_told_of_no_persona_that_the_key_may_not_see(keyed: Keyed) -> None:
     low = keyed.make("c-low", "--user", "c-ada", *USUAL)["secret"]
     high = keyed.make("c-high", "--user", "c-ada", *USUAL, "--sensitivity-max", "secret")["secret"]
