@@ -48,6 +48,7 @@ DOCUMENT_CALLS: Final = (
         "deleteDocument",
         "Hide a document and its chunks; `as_of` still sees them. Erasure is another call.",
         said.DocumentDeleted,
+        or_answer=said.DocumentGone,
         parameters=("id", "if_match_optional", "scope"),
         errors=(*CALLER, "not_found", "conflict"),
     ),

@@ -50,6 +50,7 @@ from proxy.api.schemas_documents import (
     ChunkSaid,
     DocumentAsked,
     DocumentDeleted,
+    DocumentGone,
     DocumentList,
     DocumentSaid,
     DocumentShown,
@@ -163,7 +164,9 @@ class Documents:
         chunks = await records.hide(caller.scope, document_id, caller.now, note=note, may=may, version=version)
         await self._parts.tells.changed(caller.scope)
         times = {"deleted_at": caller.now, "undo_until": caller.now + UNDO}
-        return said(DocumentDeleted(id=str(document_id), name=record.name, chunks=chunks, **times))
+        if readable(holder, [record], partial(_item, caller.scope)):
+            return said(DocumentDeleted(id=str(document_id), name=record.name, chunks=chunks, **times))
+        return said(DocumentGone(id=str(document_id), **times))
 
     async def undelete(self, request: web.Request) -> web.Response:
         """Show a hidden document again."""

@@ -190,6 +190,7 @@ CALLS: Final = (
         "endSession",
         "Say that a conversation has ended: its episode is told at the next sweep. What is said later goes on with it.",
         schemas.SessionListed,
+        or_answer=schemas.SessionEnded,
         parameters=("session_id", "scope"),
         errors=(*CALLER, "not_found"),
     ),

@@ -272,6 +272,13 @@ class SessionListed(Said):
     attributes: dict[str, Any]
 
 
+class SessionEnded(Said):
+    """A conversation that is over by the word of who may not read it."""
+
+    id: str = Field(description="As the path has it.")
+    ended_at: Moment
+
+
 class SessionList(Said):
     """A page of conversations."""
 

@@ -123,6 +123,14 @@ class DocumentShown(DocumentSaid):
     withheld: int = Field(description="Chunks of this page that the caller may not see.")
 
 
+class DocumentGone(Said):
+    """A document is hidden by who may not read it."""
+
+    id: str
+    deleted_at: Moment
+    undo_until: Moment
+
+
 class DocumentDeleted(Said):
     """A document is hidden, with its chunks."""
 

@@ -23,7 +23,7 @@ from proxy.api.answers import said
 from proxy.api.asking import SESSION_CHARS_MAX, Caller, caller_of, holder_for, parameters
 from proxy.api.paging import PARAMETERS, TURNS_DEFAULT, bad_cursor, page_of
 from proxy.api.parts import OwnParts, Records
-from proxy.api.schemas import SessionList, SessionListed, SessionSaid, TurnSaid
+from proxy.api.schemas import SessionEnded, SessionList, SessionListed, SessionSaid, TurnSaid
 from proxy.api.working import working_said
 from proxy.gated import readable, require_readable, require_writable
 
@@ -98,7 +98,10 @@ class Sessions:
         if holder.capabilities is not None:
             known = await self._parts.records.session(caller.scope, label)
             require_writable(holder, _item(caller.scope, known), "session")
-        return said(_listed(await self._parts.records.end_session(caller.scope, label, caller.now)))
+        ended = await self._parts.records.end_session(caller.scope, label, caller.now)
+        if readable(holder, [ended], partial(_item, caller.scope)):
+            return said(_listed(ended))
+        return said(SessionEnded(id=label, ended_at=ended.ended_at or caller.now))
 
     async def _summary(self, scope: Scope, holder: Holder, memory_id: UUID | None) -> str | None:
         if memory_id is None:

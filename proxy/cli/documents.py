@@ -170,7 +170,8 @@ def _show(client: Client, options: argparse.Namespace) -> int:
 
 def _delete(client: Client, options: argparse.Namespace) -> int:
     answer = client.send("DELETE", f"{PATH}/{_id_of(client, options.document)}")
-    show(f"hidden: {answer['name']} ({answer['id']}), {answer['chunks']} chunks")
+    what = f"{answer['name']} ({answer['id']}), {answer['chunks']} chunks" if "name" in answer else answer["id"]
+    show(f"hidden: {what}")
     return 0
 
 

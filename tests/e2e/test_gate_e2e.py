@@ -208,6 +208,17 @@ def test_who_may_not_read_is_told_no_record_by_bringing_it_back(keyed: Keyed) ->
         assert code(keyed.own(reads, "POST", f"{path}/undelete")) == "done", kind
 
 
+def test_who_may_not_read_is_told_nothing_of_what_it_hides_or_ends(keyed: Keyed) -> None:
+    reads = keyed.make("w-doc-reads", "--user", "w-dora", *USUAL)["secret"]
+    writes = keyed.make("w-doc-writes", "--user", "w-dora", "--can", "memory:write")["secret"]
+    made = document(keyed, reads, f"# Salaries\n\n{MERGER}\n", name=f"{WORD}.md")
+    hidden = keyed.own(writes, "DELETE", f"/memory/v1/documents/{made['id']}")
+    assert hidden.keys() == {"id", "deleted_at", "undo_until"} and hidden["id"] == made["id"]
+    put(keyed, reads, line("Lunch is at noon.", "lunch"))
+    assert keyed.own(writes, "POST", "/memory/v1/sessions/lunch/end").keys() == {"id", "ended_at"}
+    assert keyed.own(reads, "POST", "/memory/v1/sessions/lunch/end")["turns"] == 1
+
+
 def test_what_a_key_may_not_see_is_answered_word_for_word_as_what_is_not_there(keyed: Keyed) -> None:
     low = keyed.make("n-low", "--user", "n-ada", *USUAL, "--can", "memory:share:project")["secret"]
     high = keyed.make("n-high", "--user", "n-ada", *USUAL, "--sensitivity-max", "secret")["secret"]
