@@ -17,10 +17,12 @@ from uuid import UUID
 from pydantic import BaseModel
 
 from memory.audit import noted
+from memory.checkpoints import StoredPart
 from memory.entities import Entity
 from memory.errors import NotFound, Refused, StoreUnavailable
 from memory.model import Unless
 from policies.checkpoint import may_become
+from policies.gate import Item, filter_write
 from policies.labels import Integrity, Sensitivity
 from proxy.api.asking import Caller, holder_for, session_named, validated
 from proxy.api.conversation_parts import Words
@@ -39,6 +41,7 @@ from proxy.api.task_checkpoints import checkpoints_of
 from proxy.api.tasks import TaskCalls
 
 M = TypeVar("M", bound=BaseModel)
+L = TypeVar("L", Entity, StoredPart)
 _VOUCHED: Final = frozenset({Integrity.ADMIN.value, Integrity.USER.value})
 UNTRUSTED: Final = "records are the user's own words: they are taken from a key with memory:import:trusted"
 FORGOTTEN: Final = "it was forgotten, and does not come back"
@@ -127,7 +130,7 @@ class RecordTaker:
         except NotFound:
             pass
         else:
-            there = {(one.part, one.content) for one in known.parts}
+            there = {(one.part, one.content) for one in await self._below(known.parts)}
             if all((one.part, one.content) in there for one in said):
                 return
             raise LineRefused("checkpoint: another of this name is here; rename or delete one of them")
@@ -197,7 +200,14 @@ class RecordTaker:
 
     async def _named(self, line: EntityLine, name: str) -> Sequence[Entity]:
         asked: dict[str, Any] = {"limit": 2, "cursor": None, "types": [line.type]}
-        return (await self._parts.entities.named(self._caller.scope, self._caller.credential.hide(name), **asked)).rows
+        found = await self._parts.entities.named(self._caller.scope, self._caller.credential.hide(name), **asked)
+        return await self._below(found.rows)
+
+    async def _below(self, found: Sequence[L]) -> Sequence[L]:
+        """Those of these that the caller's ceiling lets it change: of others nothing is said."""
+        holder = await holder_for(self._caller, self._parts.keys)
+        items = [Item(holder.tenant, Sensitivity(one.sensitivity)) for one in found]
+        return [one for one, item in zip(found, items, strict=True) if filter_write(holder, item).allowed]
 
     async def _entity_here(self, named: str) -> str:
         """The entity that a line names, by its id, that of its copy or that of who was here. Raises NotYet."""

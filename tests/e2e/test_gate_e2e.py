@@ -475,6 +475,27 @@ def test_an_import_replaces_no_turn_that_the_key_may_not_see(keyed: Keyed) -> No
     assert {one["content"] for one in listed(keyed, high) if one["kind"] == "episodic"} == {MERGER, "At one."}
 
 
+def test_an_import_changes_no_person_that_the_key_may_not_see(keyed: Keyed) -> None:
+    high = keyed.make("k-high", "--user", "k-ada", *USUAL, *TRUSTED, "--sensitivity-max", "secret")["secret"]
+    low = keyed.make("k-low", "--user", "k-ada", *USUAL, *TRUSTED)["secret"]
+    put(keyed, high, line("My sister Marjeta came by yesterday.", "s"))
+
+    def learnt() -> dict[str, Any]:
+        (one,) = keyed.own(high, "GET", "/memory/v1/entities?name=Marjeta")["data"]
+        return dict(one)
+
+    fact = f"/memory/v1/memories/{learnt()['named_by'][0]}"
+    keyed.own(high, "PATCH", fact, {"sensitivity": "confidential"}, If_Match="1")
+    known = learnt()
+    assert known["learnt"] and known["sensitivity"] == "confidential"
+    one = {"type": "entity", "of": known["type"], "name": "Marjeta", "notes": "She sails."}
+    ids = {"id": "01a214e5-0000-7000-8000-000000000001", "memory_id": "01a214e5-0000-7000-8000-000000000002"}
+    api = Api(keyed.service.url, "")
+    api._scope = {"Authorization": f"Bearer {low}"}
+    *told, last = api.take_in({**one, **ids})
+    assert (last["failed"], learnt()) == (1, known), told
+
+
 def test_an_erasure_is_shown_in_the_scope_that_asked_for_it(keyed: Keyed) -> None:
     mine = keyed.make("r-mine", "--user", "r-ada", *ERASES)["secret"]
     other = keyed.make("r-other", "--user", "r-bor", *ERASES)["secret"]
