@@ -7,7 +7,7 @@ them, and changed by hand alone. Raises NotFound, Conflict, TooLarge, VersionReq
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final, get_args
@@ -40,6 +40,7 @@ from proxy.api.asking import (
 )
 from proxy.api.copies import Copy
 from proxy.api.entity_words import edges_of, entity_said, hops_from, path_said, relationship_said
+from proxy.api.keeps_entities import Seen
 from proxy.api.memories import version_in
 from proxy.api.paging import PARAMETERS, page_of
 from proxy.api.parts import OwnParts
@@ -176,8 +177,10 @@ class EntityCalls:
 
     async def merged(self, caller: Caller, one: UUID, into: UUID) -> Entity:
         """Both are one from now on. Raises NotFound, Conflict."""
-        note = _note(caller, "merge", [one, into])
-        made = await self._parts.entities.merge(caller.scope, one, into, caller.actor, now=caller.now, note=note)
+        note, seen = _note(caller, "merge", [one, into]), _seen_by(caller, await self._holder(caller))
+        made = await self._parts.entities.merge(
+            caller.scope, one, into, caller.actor, now=caller.now, note=note, seen=seen
+        )
         await self._changed(caller, "merged")
         return made
 
@@ -243,7 +246,8 @@ class EntityCalls:
         new = NewRelationship(tie_id, *ends, memory, asked.valid_from, asked.valid_to)
         subject = await self._parts.keys.subject_id(caller.scope.tenant, caller.scope.user)
         note = _note(caller, "relate", [source.entity_id, target.entity_id])
-        made = await self._parts.entities.relate(caller.scope, subject, new, now=caller.now, note=note)
+        seen = _seen_by(caller, await self._holder(caller))
+        made = await self._parts.entities.relate(caller.scope, subject, new, now=caller.now, note=note, seen=seen)
         await self._changed(caller, "related")
         return made
 
@@ -439,9 +443,9 @@ def _note(caller: Caller, what: str, ids: Sequence[UUID]) -> Note:
     return noted(caller.scope.tenant, caller.actor, f"entity.{what}", ids=ids, at=caller.now)
 
 
-def _item(caller: Caller, one: Entity) -> Item:
+def _item(caller: Caller, one: Entity | Relationship) -> Item:
     return Item(caller.scope.tenant, Sensitivity(one.sensitivity))
 
 
-def _seen_by(caller: Caller, holder: Holder) -> Callable[[Entity], bool]:
+def _seen_by(caller: Caller, holder: Holder) -> Seen:
     return lambda one: bool(readable(holder, [one], partial(_item, caller)))

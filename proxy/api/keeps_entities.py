@@ -15,6 +15,9 @@ from policies.entity import Type
 from policies.labels import Sensitivity
 from proxy.api.paging import Order
 
+Seen = Callable[[Entity | Relationship], bool]
+"""Whether the caller may be told of one."""
+
 
 class KeepsEntities(Protocol):
     """The store of people and things. Every method acts inside one scope and may raise StoreUnavailable."""
@@ -28,7 +31,7 @@ class KeepsEntities(Protocol):
         *,
         now: datetime,
         note: Note,
-        seen: Callable[[Entity], bool] = ...,
+        seen: Seen = ...,
     ) -> Entity:
         """Keep one. Raises Conflict, which names another where that is `seen`, TooLarge."""
 
@@ -42,14 +45,22 @@ class KeepsEntities(Protocol):
         *,
         now: datetime,
         note: Note,
-        seen: Callable[[Entity], bool] = ...,
+        seen: Seen = ...,
     ) -> Entity:
         """The next version. Raises NotFound, Conflict, as `add`."""
 
     async def merge(
-        self, scope: Scope, entity_id: UUID, into: UUID, actor: str, *, now: datetime, note: Note
+        self,
+        scope: Scope,
+        entity_id: UUID,
+        into: UUID,
+        actor: str,
+        *,
+        now: datetime,
+        note: Note,
+        seen: Seen = ...,
     ) -> Entity:
-        """Both are one. Raises NotFound, Conflict."""
+        """Both are one. Raises NotFound, Conflict, which names a circle where its ties are `seen`."""
 
     async def split(self, scope: Scope, entity_id: UUID, actor: str, *, now: datetime, note: Note) -> Entity:
         """It stands for itself again. Raises NotFound, Conflict."""
@@ -68,14 +79,21 @@ class KeepsEntities(Protocol):
         now: datetime,
         note: Note,
         may: Callable[[Entity], None],
-        seen: Callable[[Entity], bool],
+        seen: Seen,
     ) -> Entity:
         """Bring it back. Raises NotFound, TooLarge, Conflict."""
 
     async def relate(
-        self, scope: Scope, subject_id: UUID, new: NewRelationship, *, now: datetime, note: Note
+        self,
+        scope: Scope,
+        subject_id: UUID,
+        new: NewRelationship,
+        *,
+        now: datetime,
+        note: Note,
+        seen: Seen = ...,
     ) -> Relationship:
-        """Tie two. Raises NotFound, Conflict."""
+        """Tie two. Raises NotFound, Conflict, as `merge`."""
 
     async def unrelate(
         self,

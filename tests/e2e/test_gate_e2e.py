@@ -402,6 +402,23 @@ def test_a_tie_that_a_key_may_not_see_stays_and_looks_like_none(keyed: Keyed) ->
     assert code(keyed.own(high, "DELETE", path)) == "done"
 
 
+def test_a_circle_of_ties_is_named_to_who_may_see_them(keyed: Keyed) -> None:
+    low = keyed.make("e-ties", "--user", "e-cene", *USUAL)["secret"]
+    high = keyed.make("e-tied", "--user", "e-cene", *USUAL, "--sensitivity-max", "secret")["secret"]
+
+    def place(secret: str, name: str, **more: str) -> str:
+        made = keyed.own(secret, "POST", "/memory/v1/entities", {"name": name, "type": "place", **more})
+        return str(made["id"])
+
+    yard, pier, vault = place(low, "Yard"), place(low, "Pier"), place(high, "Vault", sensitivity="confidential")
+    ties = [{"source": one, "type": "part_of", "target": other} for one, other in ((pier, vault), (vault, yard))]
+    assert [code(keyed.own(high, "POST", "/memory/v1/relationships", tie)) for tie in ties] == ["done", "done"]
+    closing = {"source": yard, "type": "part_of", "target": pier}
+    for secret, told in ((low, False), (high, True)):
+        refused = keyed.own(secret, "POST", "/memory/v1/relationships", closing)
+        assert code(refused) == "conflict" and (vault in refused["error"]["message"]) is told
+
+
 def test_a_name_that_is_taken_names_whom_the_key_may_see(keyed: Keyed) -> None:
     low = keyed.make("e-named", "--user", "e-bor", *USUAL)["secret"]
     high = keyed.make("e-names", "--user", "e-bor", *USUAL, "--sensitivity-max", "secret")["secret"]

@@ -44,10 +44,10 @@ EDGES_MAX: Final = 1_000
 HISTORY_MAX: Final = 10_000
 _NONE: Final = "there is no such entity in this scope"
 _NO_TIE: Final = "there is no such relationship in this scope"
-Seen = Callable[[Entity], bool]
+Seen = Callable[[Entity | Relationship], bool]
 
 
-def everybody(_: Entity) -> bool:
+def everybody(_: Entity | Relationship) -> bool:
     """Who asks may be told of anybody."""
     return True
 
@@ -127,10 +127,18 @@ class EntityStore:
             return _only(await _by_id(tx, scope, scope_id, [new.entity_id]))
 
     async def merge(
-        self, scope: Scope, entity_id: UUID, into: UUID, actor: str, *, now: datetime, note: Note
+        self,
+        scope: Scope,
+        entity_id: UUID,
+        into: UUID,
+        actor: str,
+        *,
+        now: datetime,
+        note: Note,
+        seen: Seen = everybody,
     ) -> Entity:
         """Both are one from now on, which is called as `into` is. Raises NotFound, Conflict: two that cannot be one, or
-        whose ties would close a circle where there can be none.
+        whose ties would close a circle where there can be none; it is named where its ties are `seen`.
         """
         if entity_id == into:
             raise Conflict("one cannot be merged into itself", param="into")
@@ -150,7 +158,7 @@ class EntityStore:
             await tx.run("merge_with_it", scope.tenant, entity_id, into)
             await tx.run("merge_entity", scope.tenant, entity_id, one["version"] + 1, into, now)
             await tx.run("merge_entity", scope.tenant, into, other["version"] + 1, None, now)
-            await _require_acyclic_through(tx, scope, scope_id, into, "into")
+            await _require_acyclic_through(tx, scope, scope_id, into, "into", seen)
             await _read_again(tx, scope, await _with_members(tx, scope, [into]), changed)
             await _step(tx, place, entity_id, one["version"] + 1, "merged", into, actor)
             await _step(tx, place, into, other["version"] + 1, "took", entity_id, actor)
@@ -245,9 +253,18 @@ class EntityStore:
     # ------------------------------------------------------------ what ties them
 
     async def relate(
-        self, scope: Scope, subject_id: UUID, new: NewRelationship, *, now: datetime, note: Note
+        self,
+        scope: Scope,
+        subject_id: UUID,
+        new: NewRelationship,
+        *,
+        now: datetime,
+        note: Note,
+        seen: Seen = everybody,
     ) -> Relationship:
-        """Tie two. Raises NotFound for one that is not there, Conflict for a circle where there can be none."""
+        """Tie two. Raises NotFound for one that is not there, Conflict for a circle where there can be none, as
+        `merge`.
+        """
         scope_id, witness = await self._known(scope), await self._audit.witness(note)
         place = Place(scope.tenant, scope_id, subject_id, new.relationship_id, now)
         memory = new.memory
@@ -257,7 +274,7 @@ class EntityStore:
             if source == target:
                 raise Conflict("both ends are one: nothing is tied to itself", param="target")
             if new.type in HIERARCHIES:
-                await _require_acyclic(tx, scope, scope_id, source, new.type, {target}, "target")
+                await _require_acyclic(tx, scope, scope_id, source, new.type, {target}, "target", seen)
             await self._add_card(tx, place, memory, changed)
             row = (scope.tenant, new.relationship_id, scope_id, source, new.type, target, memory.memory_id)
             await tx.run("add_relationship", *row, new.valid_from, new.valid_to, now)
@@ -475,7 +492,7 @@ async def _require_back(
         raise Conflict(f"it is merged into {root}, which is deleted: undelete that one", param="id")
     told = Told(one.name, one.type, one.aliases)
     await _require_free(tx, scope, scope_id, one.entity_id, told, seen, since=gone_at)
-    await _require_acyclic_through(tx, scope, scope_id, root, "id")
+    await _require_acyclic_through(tx, scope, scope_id, root, "id", seen)
 
 
 async def _name(tx: Transaction, scope: Scope, scope_id: int, entity_id: UUID, card_id: UUID, told: Told) -> None:
@@ -562,27 +579,31 @@ async def _said(tx: Transaction, scope: Scope, scope_id: int, rows: Sequence[Any
 
 
 async def _require_acyclic(
-    tx: Transaction, scope: Scope, scope_id: int, source: UUID, type_: str, targets: Set[UUID], param: str
+    tx: Transaction, scope: Scope, scope_id: int, source: UUID, type_: str, targets: Set[UUID], param: str, seen: Seen
 ) -> None:
-    """With these ties nothing stands above itself. Raises Conflict that names the circle."""
+    """With these ties nothing stands above itself. Raises Conflict that names the circle where its ties are seen."""
     after: Mapping[UUID, set[UUID]] = defaultdict(set, {source: set(targets)})
-    front, seen = set(targets), {source}
+    front, passed = set(targets), {source}
     while front:
         for one in await _ties(tx, scope, scope_id, front):
             if one.type == type_ and one.source in front:
                 after[one.source].add(one.target)
-        seen |= front
-        front = {end for one in front for end in after[one]} - seen
+        passed |= front
+        front = {end for one in front for end in after[one]} - passed
     if circle := circle_in(after):
-        raise Conflict(f"these would be {type_} in a circle: {' -> '.join(map(str, circle))}", param=param)
+        inside = (one for one in await _ties(tx, scope, scope_id, circle) if {one.source, one.target} <= set(circle))
+        way = f": {' -> '.join(map(str, circle))}" if all(map(seen, inside)) else ""
+        raise Conflict(f"these would be {type_} in a circle{way}", param=param)
 
 
-async def _require_acyclic_through(tx: Transaction, scope: Scope, scope_id: int, root: UUID, param: str) -> None:
+async def _require_acyclic_through(
+    tx: Transaction, scope: Scope, scope_id: int, root: UUID, param: str, seen: Seen
+) -> None:
     """What ties one to others closes no circle. Raises Conflict."""
     ties = [tie for tie in await _ties(tx, scope, scope_id, [root]) if tie.source == root]
     for type_ in sorted(HIERARCHIES & {tie.type for tie in ties}):
         ends = {tie.target for tie in ties if tie.type == type_}
-        await _require_acyclic(tx, scope, scope_id, root, type_, ends, param)
+        await _require_acyclic(tx, scope, scope_id, root, type_, ends, param, seen)
 
 
 async def _step(
