@@ -1,13 +1,17 @@
-"""Checkpoints as the API shows them, and as the gate knows them: values in, bodies and items out. Pure."""
+"""Checkpoints as the API shows them, and as the gate knows them: values in, bodies and items out. Pure.
+
+Raises ScopeDenied for what would take words along that its caller may not see.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from functools import partial
 
 from memory.checkpoints import Checkpoint, CheckpointRow, StoredPart
+from memory.errors import ScopeDenied
 from memory.model import Scope
-from policies.checkpoint import Changed, difference
+from policies.checkpoint import Changed, Part, difference
 from policies.checkpoint import Said as Compared
 from policies.gate import Holder, Item
 from policies.labels import Sensitivity
@@ -30,6 +34,13 @@ def row_item(scope: Scope, row: CheckpointRow) -> Item:
 def readable_parts(scope: Scope, holder: Holder, one: Checkpoint) -> Sequence[StoredPart]:
     """The parts of a checkpoint that may leave."""
     return readable(holder, one.parts, partial(_part_item, scope, one))
+
+
+def require_own_seen(scope: Scope, holder: Holder, one: Checkpoint, gone: Container[Part] | None = None) -> None:
+    """Raise ScopeDenied where words of its own would go, of these parts or of all, that this holder may not see."""
+    going = [part for part in one.parts if part.own and (gone is None or part.part in gone)]
+    if len(readable(holder, going, partial(_part_item, scope, one))) < len(going):
+        raise ScopeDenied("more would go with it than this key may see")
 
 
 def _part_item(scope: Scope, one: Checkpoint, part: StoredPart) -> Item:

@@ -45,7 +45,7 @@ from proxy.api.asking import (
     require_change,
     session_listed,
 )
-from proxy.api.checkpoint_words import checkpoint_said, diff_said, listed, readable_parts, row_item
+from proxy.api.checkpoint_words import checkpoint_said, diff_said, listed, readable_parts, require_own_seen, row_item
 from proxy.api.memories import version_in
 from proxy.api.paging import PARAMETERS, page_of
 from proxy.api.parts import OwnParts
@@ -181,6 +181,7 @@ class Checkpoints:
         holder = await holder_for(caller, self._parts.keys)
         known = await self._known(caller, holder, name, None)
         self._require_writable(caller, holder, known)
+        require_own_seen(caller.scope, holder, known)
         note = self._note(caller, "delete", name, known.row.checkpoint_id)
         await self._parts.checkpoints.store.delete(caller.scope, name, version=version, now=caller.now, note=note)
         await self._parts.tells.changed(caller.scope)

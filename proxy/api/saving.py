@@ -35,6 +35,7 @@ from policies.persona import BUILT_IN, rendered, style_of
 from policies.task import OPEN
 from policies.text import storable
 from proxy.api.asking import Caller
+from proxy.api.checkpoint_words import require_own_seen
 from proxy.api.conversation_parts import Words, words_of
 from proxy.api.memories import item_of
 from proxy.api.parts import OwnParts
@@ -129,6 +130,7 @@ class Saving:
             await self._settle()
             pieces += await self._of_session(caller, holder, session, _OF_SESSION - replaced)
             replaced |= _OF_SESSION
+        require_own_seen(caller.scope, holder, known, replaced)
         pieces += [self._as_it_was(one.part, one) for one in known.parts if one.part not in replaced]
         if not pieces:
             raise Unprocessable("nothing would be left of it: delete the checkpoint instead", param="body")

@@ -470,6 +470,21 @@ def test_a_checkpoint_takes_along_no_persona_that_the_key_may_not_see(keyed: Key
     assert code(save(high, "two", "board")) == "done"
 
 
+def test_what_a_checkpoint_says_above_a_ceiling_is_neither_replaced_nor_deleted(keyed: Keyed) -> None:
+    low = keyed.make("b-low", "--user", "b-ada", *USUAL)["secret"]
+    high = keyed.make("b-high", "--user", "b-ada", *USUAL, "--sensitivity-max", "secret")["secret"]
+    path = "/memory/v1/checkpoints/board"
+    body = {"name": "board", "notes": MERGER, "sensitivity": "confidential"}
+    made = keyed.own(high, "POST", "/memory/v1/checkpoints", body)
+    assert keyed.own(low, "GET", path)["withheld"] == 1
+    assert code(keyed.own(low, "PATCH", path, {"notes": "Nothing."}, If_Match="1")) == "scope_denied"
+    assert code(keyed.own(low, "DELETE", path)) == "scope_denied"
+    assert code(keyed.own(low, "POST", "/memory/v1/tools/checkpoint_delete", {"name": "board"})) == "scope_denied"
+    assert keyed.own(high, "GET", path)["parts"] == made["parts"]
+    assert keyed.own(low, "PATCH", path, {"goals": ["Open by May"]}, If_Match="1")["withheld"] == 1
+    assert code(keyed.own(high, "DELETE", path)) == "done"
+
+
 # ------------------------------------------------------------ receipts
 
 
