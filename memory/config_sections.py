@@ -223,7 +223,7 @@ class Auth(Section):
         default=3600,
         ge=0,
         le=604_800,
-        description="Seconds a known key stays valid while the key table cannot be read.",
+        description="Seconds a known key stays valid while the key table cannot be read; 2 at least.",
     )
 
 

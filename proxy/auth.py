@@ -30,6 +30,8 @@ from proxy.identity import Credential
 log = logging.getLogger("memory_proxy.auth")
 # Revocation reaches all processes within 1 s (DESIGN section 2): the table is read twice as often.
 REFRESH_S: Final = 0.5
+# Between two readings, and while one is under way, the table is not one that cannot be read.
+READ_S: Final = 4 * REFRESH_S
 # Before the first complete start there is no tenant, hence no key and no memory: requests go on without.
 UNKNOWN_TENANT: Final = UUID(int=0)
 
@@ -98,7 +100,7 @@ class KeyedDoor:
         if key.expires_at is not None and key.expires_at <= now:
             raise InvalidApiKey("this key has expired")
         age_s = time.monotonic() - self._read_at
-        if age_s > self._stale_max_s:
+        if age_s > max(self._stale_max_s, READ_S):
             raise AuthUnavailable(f"the key table could not be read for {int(age_s)} s", retry_after_s=5)
         return _credential(key, authority or key.authority, token, self._hide)
 

@@ -19,14 +19,14 @@ from aiohttp.test_utils import TestClient, TestServer, make_mocked_request
 
 from memory.audit import Journal, Note
 from memory.canary import Canaries
-from memory.errors import InvalidApiKey, QueueUnavailable, StoreRefused, StoreUnavailable
+from memory.errors import AuthUnavailable, InvalidApiKey, QueueUnavailable, StoreRefused, StoreUnavailable
 from memory.key_table import OpenedKey
 from memory.model import Scope
 from memory.ports import QueueDepth
 from memory.telemetry import Metrics
 from policies.capability_token import Authority
 from proxy.api.own import OwnApi, OwnParts
-from proxy.auth import KeyedDoor, OpenDoor
+from proxy.auth import READ_S, REFRESH_S, KeyedDoor, OpenDoor
 from proxy.identity import Credential
 from proxy.passages import Passages
 from proxy.readiness import Readiness
@@ -290,6 +290,25 @@ async def test_an_export_that_breaks_off_is_said_to_have_failed_and_why(caplog: 
     assert (line["http"], line["outcome"]) == (200, "failed")
     (why,) = [one.__dict__["fields"] for one in caplog.records if one.getMessage() == "answer_broken_off"]
     assert why == {"route": "/memory/v1/export", "fault": "the store went away"}
+
+
+async def test_keys_that_may_not_be_stale_hold_while_the_table_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    secret, clock = "mp-0000", [100.0]
+    key = OpenedKey(UUID(int=2), UUID(int=1), secret, None, Authority())
+    monkeypatch.setattr("proxy.auth.time.monotonic", lambda: clock[0])
+
+    class Table:
+        async def all_active(self, now: datetime) -> Mapping[bytes, OpenedKey]:
+            return {hashlib.sha256(secret.encode()).digest(): key}
+
+    door = KeyedDoor(Table(), stale_max_s=0)
+    asks = make_mocked_request("GET", "/", headers={"Authorization": f"Bearer {secret}"})
+    await door.read()
+    clock[0] += REFRESH_S
+    assert door.admit(asks).key_id == key.key_id
+    clock[0] += READ_S
+    with pytest.raises(AuthUnavailable):
+        door.admit(asks)
 
 
 async def test_a_key_that_was_revoked_does_not_come_back_with_a_reading_that_was_begun_before() -> None:
