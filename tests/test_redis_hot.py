@@ -56,6 +56,14 @@ async def test_a_label_comes_back_as_it_was(hot: RedisHot, label: str) -> None:
     assert await hot.joints(SCOPE, KEY, [PAIR]) == {PAIR: Joint(session, BEFORE, ANSWERS[0])}
 
 
+async def test_without_a_window_no_opening_is_another_attempt(valkey: ValkeyServer) -> None:
+    hot, session = RedisHot(valkey.url, opening_ttl_s=0, timeout_ms=2000, keep_timeout_ms=2000), a_session()
+    await hot.keep(SCOPE, KEY, ANSWERS[:1], OPENING, True, session, {})
+    found = await hot.find(SCOPE, KEY, Asked(ANSWERS[:1], OPENING))
+    assert (found.sessions, found.opening) == ({ANSWERS[0]: session}, None)
+    await hot.close()
+
+
 async def test_another_scope_or_tenant_finds_nothing(hot: RedisHot) -> None:
     await hot.keep(SCOPE, KEY, ANSWERS, OPENING, True, a_session(), {})
     for scope, key in ((SCOPE, b"x" * 16), (Scope(UUID(int=2)), KEY)):

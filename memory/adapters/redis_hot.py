@@ -56,7 +56,7 @@ class RedisHot:
     """The hot state of one process. `timeout_ms` bounds `find`, which a request waits for; `keep_timeout_ms` the rest.
 
     `session_ttl_s`: after it a conversation is found in the store. `opening_ttl_s`: within it a repeated opening is
-    another attempt.
+    another attempt; 0: none is.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class RedisHot:
         self._client = connect(url, cluster=cluster)
         self._line = line_to(url, self._client, cluster=cluster)
         self._cluster = cluster
-        self._opening_ttl_s = max(1, round(opening_ttl_s))
+        self._opening_ttl_s = max(1, round(opening_ttl_s)) if opening_ttl_s else 0
         self._session_ttl_s = max(1, round(session_ttl_s))
         self._timeout_s = timeout_ms / 1000
         self._keep_timeout_s = keep_timeout_ms / 1000
@@ -164,7 +164,7 @@ class RedisHot:
         for pair, joint in pairs.items():
             place = ref.session_id.bytes + joint.before + joint.answer + label
             commands.append(("SET", f"{prefix}:p:{_name(pair)}", place, *lives))
-        if opening is not None:
+        if opening is not None and self._opening_ttl_s:
             key = f"{prefix}:o:{_name(opening)}"
             opened = ("EVAL", redis_scripts.OPEN, 1, key, value, self._opening_ttl_s)
             commands.append(opened if opens else ("EVAL", redis_scripts.CONTINUE, 1, key, value))
