@@ -18,8 +18,6 @@ def blobs_of(settings: Settings) -> Blobs:
     given, directory = settings.artifacts, settings.artifacts.dir or settings.data.dir / "artifacts"
     if given.s3_bucket is None:
         return DirectoryBlobs(directory)
-    if (given.s3_access_key is None) != (given.s3_secret_key is None):
-        raise ConfigInvalid("artifacts.s3_access_key and artifacts.s3_secret_key go together: give both or neither")
     s3: Any = import_module("memory.adapters.s3_blobs")
     where = s3.Bucket(
         url=given.s3_url,

@@ -15,7 +15,7 @@ import json
 import os
 import re
 import typing
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -398,12 +398,24 @@ def _cross_problems(settings: Settings, given: Mapping[str, Given]) -> Iterator[
         yield Problem(where("redis.cache_url"), "redis.cache_url", "expected redis.url as well")
     if settings.extract.by == "model" and settings.chat_model.model is None:
         yield Problem(where("extract.by"), "extract.by", "expected chat_model.model as well, for extract.by model")
+    yield from _bucket_problems(settings, where)
     if settings.outside.enabled and settings.outside.search_url is None:
         yield Problem(
             where("outside.enabled"),
             "outside.enabled",
             "expected outside.search_url as well, the address of a SearXNG-compatible service",
         )
+
+
+def _bucket_problems(settings: Settings, where: Callable[..., str]) -> Iterator[Problem]:
+    """Faults between the settings of a bucket for files."""
+    given = settings.artifacts
+    if given.s3_url is not None and given.s3_bucket is None:
+        yield Problem(where("artifacts.s3_url"), "artifacts.s3_url", "expected artifacts.s3_bucket as well")
+    if given.s3_bucket is not None and (given.s3_access_key is None) != (given.s3_secret_key is None):
+        key, other = "artifacts.s3_access_key", "artifacts.s3_secret_key"
+        key, other = (other, key) if given.s3_access_key is None else (key, other)
+        yield Problem(where(key), key, f"expected {other} as well, or neither")
 
 
 def _expose(value: object) -> object:

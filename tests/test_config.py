@@ -62,6 +62,18 @@ def test_another_model_for_facts_must_be_named(tmp_path: Path) -> None:
     assert accepted(tmp_path, "extract: {by: model}\nchat_model: {model: openai/x}\n").extract.by == "model"
 
 
+def test_settings_of_a_bucket_go_together(tmp_path: Path) -> None:
+    assert refusal(tmp_path, "artifacts: {s3_url: 'http://minio:9000'}\n") == [
+        "line 1: artifacts.s3_url: expected artifacts.s3_bucket as well"
+    ]
+    for one, lacking in (("access", "secret"), ("secret", "access")):
+        said = refusal(tmp_path, f"artifacts: {{s3_bucket: files, s3_{one}_key: hush}}\n")
+        assert said == [f"line 1: artifacts.s3_{one}_key: expected artifacts.s3_{lacking}_key as well, or neither"]
+    keys = "s3_access_key: a, s3_secret_key: b"
+    for whole in ("s3_bucket: files", f"s3_bucket: files, {keys}", keys):
+        assert accepted(tmp_path, f"artifacts: {{{whole}}}\n").artifacts.s3_region == "us-east-1"
+
+
 def test_every_setting_has_a_default_a_description_and_an_expectation() -> None:
     for key, field in fields_of().items():
         assert not field.is_required(), key
