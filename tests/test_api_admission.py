@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import fields, replace
@@ -118,6 +119,25 @@ async def serving(own: OwnParts) -> AsyncIterator[Callable[..., Awaitable[tuple[
                 return answer.status, await answer.json(content_type=None) if "json" in answer.content_type else None
 
         yield call
+
+
+async def test_every_route_wants_a_key_and_a_capability_but_those_that_answer_anybody() -> None:
+    own, asks = parts(door=Keyed()), {"Authorization": "Bearer x"}
+    answered: dict[str, set[str]] = {"without a key": set(), "without a capability": set()}
+    async with serving(own) as call:
+        for route in OwnApi(own).routes:
+            path = re.sub(r"\{(\w+)\}", lambda found: "7" if found[1] == "scope" else str(UUID(int=7)), route.path)
+            for what, headers, refused in (
+                ("without a key", {}, (401, "invalid_api_key")),
+                ("without a capability", asks, (403, "capability_missing")),
+            ):
+                status, body = await call(route.method, path, headers=headers)
+                told = body.get("error", {}).get("code") if isinstance(body, dict) else None
+                if (status, told) != refused:
+                    answered[what].add(route.path)
+    anybody = {"/memory/health", "/memory/ready", "/memory/openapi.json", "/memory/links/{tenant}/{scope}/{id}"}
+    assert answered["without a key"] == anybody
+    assert answered["without a capability"] == anybody | {"/memory/v1/tokens", "/memory/v1/tools"}
 
 
 @pytest.mark.parametrize(("method", "path", "capability"), CALLS)
