@@ -387,7 +387,12 @@ class Checkpoint(Section):
     """What may be kept under a name and given to a conversation again."""
 
     tokens_max: int = Field(default=1500, ge=1, le=1_000_000, description="Tokens that a load may add to a block.")
-    facts_max: int = Field(default=20, ge=0, le=1000, description="Facts taken along of a conversation, newest first.")
+    facts_max: int = Field(
+        default=20,
+        ge=0,
+        le=1000,
+        description="Facts taken along of a conversation, newest first; of open tasks and pinned preferences as many.",
+    )
     parts_max: int = Field(default=64, ge=1, le=1000, description="Notes, goals, facts and so on of one checkpoint.")
 
 
