@@ -12,6 +12,7 @@ import logging
 import os
 import signal
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -352,7 +353,7 @@ async def keep_extracting(settings: Settings, store: ExtractionStore, parts: Wri
     extract, upstream = settings.extract, settings.upstream
     key = upstream.api_key.get_secret_value() if upstream.api_key else None
     client = VllmClient(upstream.url, api_key=key, priority=extract.priority, wall_s=extract.wall_s)
-    load = VllmLoad(upstream.metrics_urls if extract.by == "vllm" else (), running_max=extract.running_max)
+    load = VllmLoad(watched(settings), running_max=extract.running_max)
     limits = Limits(extract.concurrency, extract.defer_max_s, extract.tokens_per_day)
     pace = Pace(limits, load, SpentTogether(hot.spend), _now)
     facts: Asks | None = None
@@ -385,6 +386,14 @@ async def keep_extracting(settings: Settings, store: ExtractionStore, parts: Wri
     finally:
         await client.close()
         await load.close()
+
+
+def watched(settings: Settings) -> Sequence[str]:
+    """The metrics of the vLLM that serves, where facts are asked of it, by whichever way; of another there are none."""
+    extract, upstream = settings.extract, settings.upstream
+    serving = (None, upstream.url, f"{upstream.url}/v1")
+    asked = extract.by == "vllm" or (extract.by == "model" and settings.chat_model.api_base in serving)
+    return upstream.metrics_urls if asked else ()
 
 
 def other_model(settings: Settings) -> Chats:
