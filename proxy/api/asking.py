@@ -147,6 +147,12 @@ def require(credential: Credential, capability: str) -> None:
         raise CapabilityMissing(f"this key lacks the capability {capability}")
 
 
+def require_not_one_session(caller: Caller, why: str) -> None:
+    """Raise ScopeDenied for a token that is for one conversation, whatever else it may."""
+    if caller.credential.session is not None:
+        raise ScopeDenied(f"this token is for one session, and {why}")
+
+
 def parameters(request: web.Request, known: Collection[str]) -> dict[str, str]:
     """The query parameters, each given once. Raises MemoryInvalid for one that is unknown or given twice."""
     found: dict[str, str] = {}

@@ -14,7 +14,7 @@ from aiohttp import web
 from memory.audit import AuditFilter, AuditRow, Decision
 from memory.errors import MemoryInvalid
 from proxy.api.answers import said
-from proxy.api.asking import caller_of, moment_in, parameters
+from proxy.api.asking import caller_of, moment_in, parameters, require_not_one_session
 from proxy.api.paging import PARAMETERS, page_of
 from proxy.api.parts import OwnParts
 from proxy.api.schemas import AuditList, AuditRowSaid
@@ -33,6 +33,7 @@ class AuditRows:
     async def list(self, request: web.Request) -> web.Response:
         """Rows of the caller's tenant."""
         caller = caller_of(request, self._parts.door, "memory:admin")
+        require_not_one_session(caller, "the log is the tenant's")
         given = parameters(request, _TAKES)
         page = page_of(given, "audit")
         found = await self._parts.audit.page(

@@ -19,7 +19,7 @@ from aiohttp import web
 from memory.errors import NotFound, QueueUnavailable, StoreUnavailable
 from memory.ports import QueueDepth
 from proxy.api.answers import said
-from proxy.api.asking import Caller, caller_of, parameters
+from proxy.api.asking import Caller, caller_of, parameters, require_not_one_session
 from proxy.api.paging import bad_cursor, page_of
 from proxy.api.parts import Depths, Holds, Letter, OwnParts
 from proxy.api.schemas import DeadLetterList, DeadLetterSaid, QueueSaid, ReplayedSaid
@@ -90,7 +90,7 @@ class DeadLetters:
 
     async def list(self, request: web.Request) -> web.Response:
         """Newest first. Raises StoreUnavailable while the queue cannot be asked."""
-        caller = caller_of(request, self._parts.door, "memory:admin")
+        caller = self._caller(request)
         page = page_of(parameters(request, ("limit", "cursor")), "dead letters")
         limit = min(page.limit, DEAD_LETTERS_MAX)
         found = await self._own(caller, limit + 1, _place(page.cursor))
@@ -105,7 +105,7 @@ class DeadLetters:
 
     async def replay(self, request: web.Request) -> web.Response:
         """Put one back into its lane. Raises NotFound, StoreUnavailable."""
-        caller = caller_of(request, self._parts.door, "memory:admin")
+        caller = self._caller(request)
         parameters(request, ())
         dead_id = request.match_info["id"]
         with _asked():
@@ -114,6 +114,11 @@ class DeadLetters:
             if not own or not await self._parts.queue.replay_dead(dead_id):
                 raise NotFound("there is no such dead letter")
         return said(ReplayedSaid(id=dead_id, replayed=True))
+
+    def _caller(self, request: web.Request) -> Caller:
+        caller = caller_of(request, self._parts.door, "memory:admin")
+        require_not_one_session(caller, "dead letters are the tenant's")
+        return caller
 
     async def _own(self, caller: Caller, limit: int, behind: str | None) -> Sequence[Letter]:
         with _asked():

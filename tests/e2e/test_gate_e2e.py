@@ -283,6 +283,19 @@ def test_a_token_for_one_session_is_told_of_no_other_and_of_nothing_in_it(keyed:
     same("POST", "checkpoints/{}/undelete", "crossing", "nowhere")
 
 
+def test_a_token_for_one_session_reads_nothing_of_the_tenant_whatever_it_may(keyed: Keyed) -> None:
+    admin = keyed.make("n-admin", "--user", "n-dora", "--can", "memory:admin")["secret"]
+    mine = keyed.make("n-asks", "--user", "n-ema", *ERASES)["secret"]
+    put(keyed, mine, line("The cooper of Vipava makes barrels.", "s1"))
+    erasure = f"/memory/v1/forget/{forget(keyed, mine, session='s1')['id']}"
+    of_s1 = token(keyed, admin, session="s1")
+    for path in ("/memory/v1/audit", "/memory/v1/queue/dead"):
+        assert code(keyed.own(of_s1, "GET", path)) == "scope_denied", path
+        assert code(keyed.own(admin, "GET", path)) == "done", path
+    assert code(keyed.own(of_s1, "GET", erasure)) == "not_found"
+    assert keyed.own(admin, "GET", erasure)["complete"] is True
+
+
 def test_a_token_for_one_session_keeps_nothing_for_the_whole_scope(keyed: Keyed) -> None:
     secret = keyed.make("n-scope", "--user", "n-cene", *USUAL)["secret"]
     of_s1 = token(keyed, secret, session="s1")
