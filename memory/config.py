@@ -202,6 +202,12 @@ def effective_cache_salt(settings: Settings) -> Literal["tenant", "off"]:
     return "tenant" if settings.auth.mode == "keys" else "off"
 
 
+def asks_upstream(settings: Settings) -> bool:
+    """Whether facts are asked of the vLLM that serves, by whichever way."""
+    by, url = settings.extract.by, settings.upstream.url
+    return by == "vllm" or (by == "model" and settings.chat_model.api_base in (None, url, f"{url}/v1"))
+
+
 def effective_data_dir(settings: Settings, *, is_root: bool, home: Path) -> Path:
     """The data directory, absolute. Root's default is not below its home, which Postgres' account cannot enter."""
     default = ROOT_DATA_DIR if is_root else home / ".local" / "share" / "memory-proxy"

@@ -12,7 +12,6 @@ import logging
 import os
 import signal
 import socket
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -52,7 +51,7 @@ from memory.artifact_wiring import blobs_of
 from memory.beside import Job, beside
 from memory.breaker import Breaker, Patience
 from memory.canary import keep_planting
-from memory.config import Settings, effective_cache_salt
+from memory.config import Settings, asks_upstream, effective_cache_salt
 from memory.consolidation import lives_of, terms_of
 from memory.documents_wiring import documents_loop
 from memory.erase_wiring import anew_of, erasing_on
@@ -353,7 +352,7 @@ async def keep_extracting(settings: Settings, store: ExtractionStore, parts: Wri
     extract, upstream = settings.extract, settings.upstream
     key = upstream.api_key.get_secret_value() if upstream.api_key else None
     client = VllmClient(upstream.url, api_key=key, priority=extract.priority, wall_s=extract.wall_s)
-    load = VllmLoad(watched(settings), running_max=extract.running_max)
+    load = VllmLoad(upstream.metrics_urls if asks_upstream(settings) else (), running_max=extract.running_max)
     limits = Limits(extract.concurrency, extract.defer_max_s, extract.tokens_per_day)
     pace = Pace(limits, load, SpentTogether(hot.spend), _now)
     facts: Asks | None = None
@@ -386,14 +385,6 @@ async def keep_extracting(settings: Settings, store: ExtractionStore, parts: Wri
     finally:
         await client.close()
         await load.close()
-
-
-def watched(settings: Settings) -> Sequence[str]:
-    """The metrics of the vLLM that serves, where facts are asked of it, by whichever way; of another there are none."""
-    extract, upstream = settings.extract, settings.upstream
-    serving = (None, upstream.url, f"{upstream.url}/v1")
-    asked = extract.by == "vllm" or (extract.by == "model" and settings.chat_model.api_base in serving)
-    return upstream.metrics_urls if asked else ()
 
 
 def other_model(settings: Settings) -> Chats:

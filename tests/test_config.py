@@ -16,6 +16,7 @@ from pydantic import SecretStr, ValidationError
 from memory.config import (
     ENV_PREFIX,
     Settings,
+    asks_upstream,
     digest,
     effective_cache_salt,
     effective_data_dir,
@@ -325,6 +326,16 @@ def test_digest_follows_what_decides_a_recall_and_nothing_else() -> None:
     assert digest(load_settings(None, {"embedding.model": "other"}, {})) != base
     assert digest(load_settings(None, {"listen.port": 9}, {})) == base
     assert digest(load_settings(None, {"embedding.directory": "/m"}, {})) == base
+
+
+def test_a_chat_model_without_an_address_is_the_vllm_that_serves() -> None:
+    def asks(**given: str) -> bool:
+        return asks_upstream(load_settings(None, {name.replace("__", "."): said for name, said in given.items()}, {}))
+
+    model = {"extract__by": "model", "chat_model__model": "openai/x"}
+    assert asks(extract__by="vllm") and asks(**model)
+    assert asks(**model, chat_model__api_base="http://127.0.0.1:8000/v1")
+    assert not asks(**model, chat_model__api_base="https://b/v1") and not asks(extract__by="rules")
 
 
 def test_cache_salt_follows_the_auth_mode() -> None:

@@ -131,6 +131,10 @@ def test_extraction_that_nothing_watches_is_told(tmp_path: Path) -> None:
     assert (asking.level, f"metrics_urls: [{url}/metrics]" in (asking.mend or "")) == ("warn", True)
     watched = settings_with(upstream={"url": url, "metrics_urls": [f"{url}/metrics"]}, extract={"by": "vllm"})
     assert check_upstream.paused_by(watched).level == "ok"
+    model = settings_with(upstream={"url": url}, extract={"by": "model"}, chat_model={"model": "openai/x"})
+    assert check_upstream.paused_by(model).level == "warn"
+    rules = settings_with(upstream={"url": url, "metrics_urls": [f"{url}/metrics"]})
+    assert "nothing watches it" in check_upstream.paused_by(rules).found
     assert check_upstream.paused_by(settings_with(upstream={"url": url})).level == "ok"
 
 

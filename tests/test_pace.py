@@ -12,9 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.config import load_settings
 from memory.errors import QueueUnavailable
-from memory.wiring import watched
 from memory.write.pace import Limits, Pace, SpentHere, SpentTogether, Standing, Trend, Yielded, verdict
 
 ADA, BOB, EVE = (UUID(int=number) for number in (1, 2, 3))
@@ -268,14 +266,3 @@ def test_a_trend_takes_any_course(means: list[float | None]) -> None:
     for mean in means:
         trend = trend.after(mean)
     assert trend.rising in (True, False)
-
-
-def test_facts_give_way_to_the_users_of_the_vllm_that_is_asked_by_whichever_way() -> None:
-    def of(**given: str) -> tuple[str, ...]:
-        asked = {name.replace("__", "."): said for name, said in given.items()}
-        return tuple(watched(load_settings(None, {"upstream.metrics_urls": "[http://a/metrics]", **asked}, {})))
-
-    model = {"extract__by": "model", "chat_model__model": "openai/x"}
-    assert of(extract__by="vllm") == ("http://a/metrics",)
-    assert of(**model) == of(**model, chat_model__api_base="http://127.0.0.1:8000/v1") == ("http://a/metrics",)
-    assert of(**model, chat_model__api_base="https://b/v1") == of(extract__by="rules") == ()

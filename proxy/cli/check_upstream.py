@@ -17,7 +17,7 @@ from typing import Any
 
 import aiohttp
 
-from memory.config import Settings
+from memory.config import Settings, asks_upstream
 from proxy.beginning import beginning
 from proxy.cli.checks import Finding, Findings
 
@@ -177,11 +177,14 @@ async def _metrics(asking: Asking, settings: Settings) -> Findings:
 def paused_by(settings: Settings) -> Finding:
     """Whether background work sees that users wait."""
     what = "upstream /metrics"
+    by, asks = settings.extract.by, asks_upstream(settings)
+    if settings.upstream.metrics_urls and not asks:
+        return Finding("ok", what, f"works; nothing watches it: extract.by {by} asks nothing of this vLLM")
     if settings.upstream.metrics_urls:
         return Finding("ok", what, f"works; background work watches {len(settings.upstream.metrics_urls)}")
     mend = f"upstream.metrics_urls: [{settings.upstream.url}/metrics] pauses background work under load"
-    if settings.extract.by == "vllm":
-        return Finding("warn", what, "works, but nothing watches it: extract.by vllm asks while users wait", mend)
+    if asks:
+        return Finding("warn", what, f"works, but nothing watches it: extract.by {by} asks while users wait", mend)
     return Finding("ok", what, "works", f"optional: {mend}")
 
 
