@@ -103,6 +103,37 @@ async def test_two_conversations_that_begin_alike_stay_two(store: Stores) -> Non
     assert await keep(store, early) == ("four", 2)
 
 
+async def test_two_conversations_that_their_client_begins_with_the_same_examples_stay_two(
+    store: Stores,
+) -> None:
+    def opened(session: str, *texts: str) -> Captured:
+        examples = ("two and two?", "Four.", "three and three?", "Six.")
+        said_so = [*zip(("user", "assistant") * 4, (*examples, *texts), strict=False)]
+        messages = [{"role": role, "content": text} for role, text in said_so]
+        request, digests = json.dumps({"messages": messages}).encode(), tuple(chain(KEY, messages))
+        return dataclasses.replace(said(store, session, len(texts)), request=request, digests=digests)
+
+    assert await keep(store, opened("one", "my cat is ill")) == ("one", 6)
+    assert await keep(store, opened("two", "my dog is well")) == ("two", 6)
+    assert await keep(store, opened("minted", "my cat is ill", "Good.", "it died")) == ("one", 2)
+
+
+async def test_a_client_that_changes_its_newest_message_afterwards_keeps_its_conversation(store: Stores) -> None:
+    """What it searched for it stands in the newest message alone, so no answer is where the next request has it."""
+
+    def searched(session: str, number: int) -> Captured:
+        one = said(store, session, number)
+        messages = json.loads(one.request)["messages"]
+        messages[-1]["content"] += " (found: rain)"
+        return dataclasses.replace(
+            one, request=json.dumps({"messages": messages}).encode(), digests=tuple(chain(KEY, messages))
+        )
+
+    assert await keep(store, searched("one", 1)) == ("one", 4)
+    assert await keep(store, searched("two", 2)) == ("one", 4)
+    assert await keep(store, searched("three", 3)) == ("one", 4)
+
+
 async def test_a_session_that_the_client_named_stays(store: Stores) -> None:
     assert await keep(store, said(store, "first", 0)) == ("first", 2)
     assert await keep(store, said(store, "branch", 1, named=True)) == ("branch", 4)

@@ -53,6 +53,19 @@ def test_fact_of_one_conversation_stands_before_the_question_of_another(
     assert 0 < tokens <= 1000
 
 
+def test_two_chats_that_their_front_end_opens_with_the_same_greeting_are_two(
+    service: Service, upstream: str, user: str
+) -> None:
+    greeting = turn("assistant", "Hello! How can I help you today?")
+    told = ask(service, [greeting, turn("user", f"{FACT}\nsay: Noted.")], user)
+    service.settle()
+    asked = ask(service, [greeting, turn("user", QUESTION)], user)
+    assert asked.session != told.session
+    assert "Lofthus" in sent(upstream)[-1]["content"]
+    service.settle()
+    assert [len(turns) for turns in sessions(service, user).values()] == [3, 3]
+
+
 @pytest.mark.parametrize("mode", ["on", "read"])
 def test_a_prompt_that_comes_as_tokens_is_given_no_memory_and_the_head_says_so(
     service: Service, upstream: str, user: str, mode: str

@@ -205,13 +205,27 @@ JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = w.memory_id AND v.v
 LEFT JOIN memory_access a ON a.tenant_id = $1 AND a.memory_id = m.memory_id;
 
 -- name: session_of_chains
--- The session that has a chain position, the latest where several branches have it.
--- $1 tenant uuid, $2 scope_id int8, $3 chains bytea[]
--- Uses: turns_chain, sessions_pkey. Rows: chain, session_id, label.
+-- The session that has a chain position, the latest where several branches have it (of very many some are looked at). Not
+-- one whose first request brought the last position along: what its client had said for the assistant, a greeting or
+-- examples, opens other conversations, too.
+-- $1 tenant uuid, $2 scope_id int8, $3 chains bytea[], as they follow each other
+-- Uses: turns_chain, sessions_pkey, turns_tenant_id_session_id_chain_key. Rows: chain, session_id, label.
 SELECT DISTINCT ON (t.chain) t.chain, s.session_id, s.label
-FROM turns t
-JOIN sessions s ON s.tenant_id = t.tenant_id AND s.session_id = t.session_id
-WHERE t.tenant_id = $1 AND t.scope_id = $2 AND t.chain = ANY ($3)
+FROM unnest($3::bytea[]) AS w (chain)
+CROSS JOIN LATERAL (
+    SELECT has.chain, has.session_id, has.recorded_at, has.event_id
+    FROM turns has
+    WHERE has.tenant_id = $1 AND has.scope_id = $2 AND has.chain = w.chain
+    LIMIT 32) AS t
+JOIN sessions s ON s.tenant_id = $1 AND s.session_id = t.session_id
+WHERE NOT EXISTS (
+    SELECT FROM turns brought
+    JOIN turns first ON first.tenant_id = $1 AND first.session_id = brought.session_id AND first.seq = 0
+        AND first.exchange_id = brought.exchange_id
+    JOIN exchanges e ON e.tenant_id = $1 AND e.exchange_id = brought.exchange_id
+    WHERE brought.tenant_id = $1 AND brought.session_id = t.session_id
+        AND brought.chain = ($3::bytea[])[cardinality($3::bytea[])]
+        AND e.origin = 'live' AND brought.occurred_at = e.arrived_at)  -- an answer of its own has finished_at
 ORDER BY t.chain, s.last_at DESC, t.recorded_at DESC, t.event_id DESC;
 
 -- name: session_that_went_on
