@@ -424,6 +424,34 @@ async def test_the_summary_of_what_was_dropped_is_given_to_who_may_see_it(
     assert [one.content for one in told] == (["they met in Bergen"] if given else [])
 
 
+class SumsUpLate(SummedUp):
+    """A store that is away, or says for ever nothing, where it is asked for a summary."""
+
+    away: bool
+
+    async def summary(self, tenant: UUID, scope_ids: Sequence[int], session_id: UUID) -> IndexRow | None:
+        if self.away:
+            raise StoreUnavailable("away")
+        await asyncio.Event().wait()
+        return None
+
+
+@pytest.mark.parametrize("away", [True, False], ids=["away", "slow"])
+async def test_what_stands_does_not_wait_for_the_summary_of_what_was_dropped(away: bool) -> None:
+    world, store, hot = World(), SumsUpLate(None), HotScope(ScopeIndex(DIM), versions={1: 1}, visibility={1: "own"})
+    store.away, boat = away, row("my boat is called Halcyon", unit(1, 0, 0, 0))
+    hot.index.put(item_of(boat))
+    ledgers = Ledgers(world.hot, store, cast(Any, Held(hot)), world.keys, Metrics(), as_stored, str)
+    session, place = SessionRef(new_id(), "s"), Digest(bytes(32))
+    quoted = Shown(boat.memory_id, 1, print_of(boat.content))
+    entry = Entry("<memory>Halcyon</memory>", 4, (quoted,), "internal", new_id())
+    kept_there: dict[bytes, bytes] = {place: await ledgers.sealed(world.scope, session, entry)}
+    conversation = Conversation(session, (place,), None, False, {}, False, ledger=kept_there, dropped=True)
+    async with asyncio.timeout(5):
+        kept = await ledgers.kept(world.scope, conversation, {0: place}, None, Filter(), NOW)
+    assert (set(kept.blocks), kept.owed) == ({0}, ())
+
+
 async def test_what_this_process_has_withdrawn_stays_so_where_redis_lost_it_and_the_store_is_behind() -> None:
     world, opening = World(), [{"role": "user", "content": "Where does the boat lie?"}]
     await world.blocks(opening)

@@ -44,6 +44,8 @@ from policies.ledger import Standing, Withdrawal, is_final, withdrawal
 log: Final = logging.getLogger("memory_proxy.ledger")
 CONFIRM_S: Final = 0.06
 """How long an index may take to be confirmed before it answers as it is: half of what `ledger.deadline_ms` gives."""
+SUMMARY_S: Final = 0.12
+"""How long the summary of what a client has dropped is waited for; the next message is told it as well."""
 SUCCESSORS_FOLLOWED: Final = 8
 """What was quoted is corrected seldom more often between two turns."""
 DROPPED: Final = "sums up what the client has dropped of this conversation"
@@ -413,8 +415,16 @@ class Ledgers:
     async def _dropped(
         self, scope: Scope, conversation: Conversation, law: LawOfNow, now: datetime
     ) -> tuple[Candidate, ...]:
-        """The summary of a conversation whose client has dropped a part of it."""
-        return await self._summed_up(scope, conversation, law, now) if conversation.dropped else ()
+        """The summary of a conversation whose client has dropped a part of it; none where it is not read in time: what
+        stands does not wait for it.
+        """
+        if not conversation.dropped:
+            return ()
+        try:
+            async with asyncio.timeout(SUMMARY_S):
+                return await self._summed_up(scope, conversation, law, now)
+        except (StoreUnavailable, TimeoutError):
+            return ()
 
     async def _summed_up(
         self, scope: Scope, conversation: Conversation, law: LawOfNow, now: datetime
