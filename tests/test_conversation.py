@@ -1,5 +1,6 @@
 """Which conversation a request belongs to, by its messages alone (DESIGN section 5)."""
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
@@ -62,11 +63,14 @@ class MemoryStore:
 
     sessions: dict[bytes, SessionRef] = field(default_factory=dict)
     broken: bool = False
+    hangs: bool = False
     behind: bool = False  # what is said now is not stored yet
 
     async def session_of_chains(self, scope: Scope, digests: Sequence[bytes]) -> Mapping[bytes, SessionRef]:
         if self.broken:
             raise StoreUnavailable("away")
+        if self.hangs:
+            await asyncio.Event().wait()
         return {d: self.sessions[d] for d in digests if d in self.sessions}
 
 
@@ -170,6 +174,17 @@ async def test_an_edited_history_goes_on_from_the_longest_known_prefix() -> None
     await client.ask(said("a", "b", "c"), "d")
     edited = await client.ask(said("a", "b", "c (edited)", "d (edited)", "e"), "f")
     assert edited.session == one.session
+
+
+@pytest.mark.parametrize("fault", ["broken", "hangs"])
+async def test_a_history_of_which_a_part_is_known_goes_on_where_the_store_does_not_answer(fault: str) -> None:
+    client = Client()
+    one = await client.ask(said("hi"), "hello")
+    await client.ask(said("hi", "hello", "my cat is ill"), "oh dear, what does it have?")
+    setattr(client.store, fault, True)
+    async with asyncio.timeout(5):
+        stopped = await client.ask(said("hi", "hello", "my cat is ill", "oh dear", "it coughs"), "I see")
+    assert (stopped.session, stopped.fault) == (one.session, False)
 
 
 async def test_a_label_is_the_session_whatever_the_messages() -> None:

@@ -10,6 +10,7 @@ is not remembered: the next request asks again. Writes only through `remember`.
 
 from __future__ import annotations
 
+import asyncio
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -38,6 +39,8 @@ WITHDRAWN: Final = b"-"
 
 # The answers to look a prefix up by, newest first: one round trip, and a client that edits goes back a few turns.
 ANSWERS_LOOKED_UP_MAX: Final = 32
+# The store is waited for so long where Redis knows a part of the history: half of what `ledger.deadline_ms` gives.
+STORE_S: Final = 0.06
 # Branches of a conversation of which it is known from which message on they are sent.
 CUTS_KNOWN: Final = 8
 # Erasures that are told apart: what began before them counts as erased.
@@ -336,16 +339,17 @@ class Conversations:
             return opened, False
         fault = False
         if found is None or found != answers[-1]:
-            known, fault = await self._ask_store(scope, answers, known)
+            known, fault = await self._ask_store(scope, answers, known, STORE_S if found else None)
             found = _longest(answers, known)
         return (known[found], False) if found else (None, fault or hot is None)
 
     async def _ask_store(
-        self, scope: Scope, answers: Sequence[Digest], known: Mapping[bytes, SessionRef]
+        self, scope: Scope, answers: Sequence[Digest], known: Mapping[bytes, SessionRef], within_s: float | None
     ) -> tuple[Mapping[bytes, SessionRef], bool]:
         try:
-            return {**await self._store.session_of_chains(scope, answers), **known}, False
-        except MemoryProxyFault:
+            async with asyncio.timeout(within_s):
+                return {**await self._store.session_of_chains(scope, answers), **known}, False
+        except (MemoryProxyFault, TimeoutError):
             return known, True
 
 
