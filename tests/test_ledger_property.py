@@ -90,6 +90,17 @@ def test_a_block_that_was_placed_late_is_found_out(name: str) -> None:
     assert [violation.kind for violation in found] == ["shorter"] * 3
 
 
+@pytest.mark.parametrize("kept", [1, 2], ids=["the first message", "with its answer"])
+def test_the_first_message_keeps_its_block_where_its_client_drops_what_came_behind_it(kept: int) -> None:
+    moves = [("on", 0, f"This is question {number}, asked in quite a number of words.") for number in range(6)]
+    *requests, last = requests_of(moves, system=True)
+    requests.append([*last[: 1 + kept], *last[-5:]])
+    remembered: Remembered = {}
+    sent = [({"messages": one}, placed(one, product(one, remembered))) for one in requests]
+    assert "<memory>" in sent[0][1]["messages"][1]["content"]
+    assert violations(sent, family_of("phi-4")) == []
+
+
 def test_all_pairs_at_once_are_judged_as_pair_by_pair() -> None:
     remembered: Remembered = {}
     one, two = ({"messages": sent} for sent in THREE_TURNS[:2])

@@ -23,7 +23,7 @@ from memory.errors import MemoryProxyFault
 from memory.ids import keyed_id, new_id
 from memory.model import Scope, SessionRef
 from memory.read.at_hand import AnswersAtHand
-from memory.read.dropped import Joint, pairs_of, rejoined
+from memory.read.dropped import Joint, pairs_of, rejoined, with_kept
 
 CUT: Final = Digest(b"cut".ljust(32, b"\x00"))
 """The place in a conversation's ledger that says from which message on it is sent: that one's digest, and behind it
@@ -170,9 +170,10 @@ class Conversations:
         hot = await self._ask_hot(scope, chain_key, asked)
         joined = await self._joined(scope, chain_key, named, messages, digests, asked, hot) if hot else None
         if joined is not None:
-            digests = joined
-            asked = _asked(messages, digests, named, scope_ids)
-            hot = await self._ask_hot(scope, chain_key, asked)
+            asked = _asked(messages, joined, named, scope_ids)
+            alone = [whole for whole, left in zip(digests, joined, strict=True) if whole and not left]
+            hot = await self._ask_hot(scope, chain_key, replace(asked, marks=[*alone, *asked.marks]))
+            digests = with_kept(digests, joined, hot.ledger if hot else {})
         session, fault = await self._choose(scope, scope_key(chain_key, scope), named, asked.answers, hot)
         if session is None and not fault and len(asked.answers) == 1:
             begun = await self._begun(scope, chain_key, messages, digests, asked)

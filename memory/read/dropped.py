@@ -8,7 +8,7 @@ been dropped: what was placed stands again, and what was stored is not stored an
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from typing import Final
@@ -77,3 +77,13 @@ def rejoined(
             previous = extend(chain_key, previous, message)
         joined.append(None if digest is None else previous)
     return tuple(joined)
+
+
+def with_kept(
+    digests: Sequence[Digest | None], joined: Sequence[Digest | None], ledger: Collection[bytes]
+) -> tuple[Digest | None, ...]:
+    """The joined chain with what stands before the gap as it stood: many clients keep the first message and drop what
+    came behind it. It is of a known place where the `ledger` of the conversation has that.
+    """
+    both = zip(digests, joined, strict=True)
+    return tuple(whole if left is None and whole in ledger else left for whole, left in both)
