@@ -224,7 +224,8 @@ class Remembering:
     ) -> Restored:
         """With how the user likes answers to be, where a conversation opens and no style is asked for."""
         named = asked.ask.persona is not None or any(one.section == "persona" for one in restored.candidates)
-        if named or not conversation.opens or asked.ask.as_of is not None:
+        begins = conversation.opens or conversation.is_new  # a front-end may open with words of the assistant's
+        if named or not begins or asked.ask.as_of is not None:
             return restored
         most = self._parts.settings.preferences.style_notes_max
         styles = await self._parts.recaller.styles(question, most, self._left_s(asked))

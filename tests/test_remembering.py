@@ -179,6 +179,13 @@ async def test_how_answers_are_liked_is_told_beside_documents_that_redis_has_for
     assert [one.section for one in has.restored.candidates] == ["given", "persona"]
 
 
+async def test_how_answers_are_liked_is_told_to_a_new_conversation_that_its_client_opens_with_a_greeting() -> None:
+    world, greeting = World(), {"role": "assistant", "content": "How can I help?"}
+    remembering, asked, chat = remembering_of(world, Likes(world, erased=False), (greeting, *QUESTION), Works())
+    has = await remembering.remember(asked, chat, "full")
+    assert [one.section for one in has.restored.candidates] == ["persona"]
+
+
 class Hangs(Finds):
     """A recaller whose search takes for ever; `vectors` are those that it was asked for."""
 
