@@ -178,7 +178,8 @@ class Remembering:
         keeping = self._keeping(asked, chat, conversation) if rung != "none" else None
         if keeping is not None:
             under_way.append(keeping)
-        has = Remembered(conversation, Kept(), Recall(), restored, drops)
+        shed = rung == "none" and self._reads_ledger(asked) and not conversation.opens
+        has = Remembered(conversation, Kept(), Recall(reason="overload" if shed else None), restored, drops)
         if not query or self._has_decided(asked, chat, conversation):
             return await self._kept_too(asked, chat, has, keeping, rung)
         holder = holder_of(asked.credential, conversation.session.session_id if asked.credential.session else None)
@@ -281,7 +282,7 @@ class Remembering:
 
     def _keeping(self, asked: Asked, chat: ChatRequest, conversation: Conversation) -> asyncio.Task[Kept] | None:
         """The reading of the conversation's ledger, under way; None where this request has none to do with it."""
-        if not asked.ask.inserts or asked.ask.as_of is not None:
+        if not self._reads_ledger(asked):
             return None
         places = chat.places(conversation.digests)
         if conversation.named and conversation.opens:  # the same words again are another turn, not another attempt
@@ -293,6 +294,11 @@ class Remembering:
         keeping = asyncio.create_task(work)
         keeping.add_done_callback(unheard)
         return keeping
+
+    @staticmethod
+    def _reads_ledger(asked: Asked) -> bool:
+        """Whether what was placed before is to stand in the prompt again."""
+        return asked.ask.inserts and asked.ask.as_of is None
 
     def _has_decided(self, asked: Asked, chat: ChatRequest, conversation: Conversation) -> bool:
         """Whether it is known already what stands in the newest user message: it was sent before, or the model went on

@@ -20,7 +20,7 @@ from memory.checkpoints import Restored
 from memory.config import Settings
 from memory.errors import StoreUnavailable
 from memory.ids import new_id
-from memory.model import Captured, IndexRow, Recall, Scope, SessionRef
+from memory.model import Captured, IndexRow, Recall, Rung, Scope, SessionRef
 from memory.read.conversation import CUT, RESTORE, Conversation, Marks
 from memory.read.hot import item_of
 from memory.read.items import Filter
@@ -255,6 +255,28 @@ async def test_nobody_embeds_a_question_of_which_it_is_decided_already_what_stan
     remembering, asked, chat = remembering_of(world, hangs, TALK + TOOL, Works())
     assert (await remembering.remember(asked, chat, "full")).recall == Recall()
     assert [vector.cancelled() for vector in hangs.vectors] == [True]
+
+
+async def read_of(messages: Messages, rung: Rung, monkeypatch: pytest.MonkeyPatch, **found: Any) -> Remembered:
+    """What memory has for a request that is begun at this rung, its conversation `found` so."""
+    world, digests = World(), tuple(chain(b"k" * 32, list(messages)))
+    opens = not any(one["role"] == "assistant" for one in messages)
+    conversation = Conversation(SessionRef(new_id(), "s"), digests, None, opens, None, **{"fault": False, **found})
+
+    async def find(*_: object) -> Conversation:
+        return conversation
+
+    monkeypatch.setattr(world.conversations, "find", find)
+    remembering, asked, chat = remembering_of(world, Finds(world, erased=False), messages, Works())
+    return await remembering.remember(asked, chat, rung)
+
+
+@pytest.mark.parametrize("messages", [TALK + TOOL, TALK[:1] + TOOL], ids=["later", "opening"])
+async def test_where_load_keeps_what_stands_from_a_prompt_that_is_said(
+    messages: Messages, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (await read_of(messages, "none", monkeypatch)).recall.reason == "overload"
+    assert (await read_of(messages, "full", monkeypatch)).recall.reason is None
 
 
 @pytest.mark.parametrize("role", ["system", "developer"])
