@@ -235,13 +235,18 @@ class Remembering:
     async def _kept_too(
         self, asked: Asked, chat: ChatRequest, has: Remembered, keeping: asyncio.Task[Kept] | None, rung: Rung
     ) -> Remembered:
-        """With what the ledger keeps; where Redis has lost it, the store may know of a checkpoint that was loaded."""
-        kept, restored = await in_time(keeping, self._left_s(asked)), has.restored
-        marks = marks_of(has.conversation)
-        known = asked.ask.checkpoint is not None or RESTORE in has.conversation.ledger
+        """With what the ledger keeps; where Redis has lost it, the store may know of a checkpoint that was loaded. Of a
+        conversation that nobody could name in time it is not known what is to stand in it.
+        """
+        found, restored = has.conversation, has.restored
+        kept = await in_time(keeping, self._left_s(asked))
+        if found.fault and not found.named and not found.opens and self._reads_ledger(asked):
+            kept = replace(kept, fault=True)
+        marks = marks_of(found)
+        known = asked.ask.checkpoint is not None or RESTORE in found.ledger
         lost = Marks(marks.restore if known else kept.restore, marks.given or kept.given)
         if lost != marks:
-            restored = _styled_as(restored, await self._restored(asked, chat, has.conversation, lost, rung))
+            restored = _styled_as(restored, await self._restored(asked, chat, found, lost, rung))
         return replace(has, kept=kept, restored=restored)
 
     async def _restored(

@@ -279,6 +279,22 @@ async def test_where_load_keeps_what_stands_from_a_prompt_that_is_said(
     assert (await read_of(messages, "full", monkeypatch)).recall.reason is None
 
 
+@pytest.mark.parametrize(
+    ("messages", "found", "fault"),
+    [
+        (TALK, {"fault": True}, True),
+        (TALK, {"fault": True, "named": True}, False),
+        (TALK[:1], {"fault": True}, False),
+        (TALK, {"is_new": True}, False),
+    ],
+    ids=["unknown", "named", "opening", "new"],
+)
+async def test_where_nobody_can_say_which_conversation_it_is_it_is_said_that_its_ledger_is_not_read(
+    messages: Messages, found: dict[str, Any], fault: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert (await read_of(messages, "full", monkeypatch, **found)).kept.fault is fault
+
+
 @pytest.mark.parametrize("role", ["system", "developer"])
 async def test_a_question_with_instructions_behind_it_is_given_memory_like_any_other(
     role: str, monkeypatch: pytest.MonkeyPatch
