@@ -465,6 +465,20 @@ async def test_what_this_process_has_withdrawn_stays_so_where_redis_lost_it_and_
     assert 0 not in await world.blocks(went_on)
 
 
+async def test_the_same_request_again_is_the_same_prompt_where_redis_has_forgotten_its_conversation() -> None:
+    world, opening = World(), [{"role": "user", "content": "Where does the boat lie?"}]
+    await world.blocks(opening)
+    went_on = [*opening, {"role": "assistant", "content": "In Bergen."}, {"role": "user", "content": "Since when?"}]
+    await world.answers(went_on)
+    world.hot.answers.clear()
+    world.hot.openings.clear()
+    first = await world.blocks(went_on)
+    world.another_process()
+    world.store.places.popitem()  # the last message is not stored yet
+    world.recalled.clear()  # another memory answers it now
+    assert (await world.blocks(went_on), set(first)) == (first, {0, 2})
+
+
 class Counts(Store):
     """A store that says how often it was asked; or is away."""
 

@@ -178,6 +178,9 @@ class Conversations:
         if session is None and not fault and len(asked.answers) == 1:
             begun = await self._begun(scope, chain_key, messages, digests, asked)
             hot, session = (begun, begun.opening) if begun is not None else (hot, None)
+        if session is not None and hot is not None and hot.ledger_of != session.session_id:  # Redis could not name it
+            its = replace(asked, answers=(), opening=None, session_id=session.session_id)
+            hot = await self._ask_hot(scope, chain_key, its) or hot
         known = session or session_ref(chain_key, scope, str(new_id()))
         return Conversation(
             session=known,
