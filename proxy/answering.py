@@ -64,33 +64,37 @@ class Outcome:
 
     def digests(self, chain_key: bytes, tip: Digest | None) -> list[Digest]:
         """The chain digests of the answers behind `tip`: what the next request is recognised by."""
-        if self.answer is None:
-            return []
-        return [extend(chain_key, tip, choice.as_message()) for choice in self.answer.choices]
+        return [extend(chain_key, tip, message) for message in self._messages(None)]
 
     def joined(self, chain_key: bytes, before: Digest | None, begun: str) -> list[Digest]:
         """The same where the answers go on from what their client had `begun`, a message behind `before`: it sends both
         again as one message.
         """
-        if self.answer is None:
-            return []
-        messages = (
-            {**choice.as_message(), "content": begun + (choice.content or "")} for choice in self.answer.choices
-        )
-        return [extend(chain_key, before, message) for message in messages]
+        return [extend(chain_key, before, message) for message in self._messages(begun)]
 
     def pairs(
-        self, chain_key: bytes, before: object, conversation: Conversation, digests: Sequence[Digest]
+        self,
+        chain_key: bytes,
+        before: object,
+        conversation: Conversation,
+        digests: Sequence[Digest],
+        begun: str | None = None,
     ) -> dict[Digest, Joint]:
         """What the answers, of these digests, are known by behind the message they answer, where the chain before them
-        is dropped.
+        is dropped; as one message with what their client had `begun`, behind the message before that.
         """
-        tip = conversation.tip
-        if self.answer is None or tip is None:
+        tip = conversation.tip if begun is None else conversation.before_tip
+        if tip is None:
             return {}
-        said = (pair_of(chain_key, before, choice.as_message()) for choice in self.answer.choices)
+        said = (pair_of(chain_key, before, message) for message in self._messages(begun))
         both = zip(said, digests, strict=True)
         return {pair: Joint(conversation.session, tip, digest) for pair, digest in both if pair is not None}
+
+    def _messages(self, begun: str | None) -> list[dict[str, object]]:
+        choices = self.answer.choices if self.answer is not None else ()
+        if begun is None:
+            return [choice.as_message() for choice in choices]
+        return [{**choice.as_message(), "content": begun + (choice.content or "")} for choice in choices]
 
     def texts(self) -> list[str]:
         """What the answer says, in any of its parts."""

@@ -429,7 +429,9 @@ class ChatCompletions:
             pairs = outcome.pairs(chain_key, said, conversation, answers)
             if ready.chat.continue_final_message:
                 begun = "" if ready.chat.echo else message_text(said)
-                answers += outcome.joined(chain_key, conversation.before_tip, begun)
+                joined = outcome.joined(chain_key, conversation.before_tip, begun)
+                pairs |= outcome.pairs(chain_key, asked.last_said(conversation, 1), conversation, joined, begun)
+                answers += joined
             return answers, pairs
 
         try:

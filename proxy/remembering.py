@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
+from itertools import islice
 from time import perf_counter
 from typing import Any, Final
 from uuid import UUID
@@ -85,10 +86,11 @@ class Asked:
     credential: Credential
     retrieval_id: UUID = field(default_factory=new_id)
 
-    def last_said(self, conversation: Conversation) -> object:
-        """The last message that is part of the chain; None without one."""
+    def last_said(self, conversation: Conversation, before: int = 0) -> object:
+        """The last message that is part of the chain, or one so many `before` it; None without one."""
         messages = zip(reversed(self.chat.messages if self.chat else ()), reversed(conversation.digests), strict=False)
-        return next((view.value for view, digest in messages if digest is not None), None)
+        chained = (view.value for view, digest in messages if digest is not None)
+        return next(islice(chained, before, None), None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,6 +165,16 @@ def test_an_answer_that_its_client_had_begun_is_one_message_of_the_same_conversa
     assert talk.sent[: len(before)] == before
 
 
+def test_an_answer_that_its_client_had_begun_is_recognised_where_what_came_before_it_is_dropped(talk: Talk) -> None:
+    talk.say("say: hello")
+    begun, rest = "It is in", " Lofthus."
+    talk.history += [turn("user", f"{QUESTION}\nsay:{rest}"), turn("assistant", begun)]
+    first = talk.again(body={"continue_final_message": True, "add_generation_prompt": False})
+    system, asked = talk.history[0], talk.history[3]
+    talk.history = [system, asked, turn("assistant", begun + first.text)]
+    assert talk.say("say: thanks").session == first.session
+
+
 @pytest.mark.parametrize("mode", ["off", "write"])
 def test_modes_without_memory_send_none_and_lose_none(talk: Talk, mode: str) -> None:
     talk.say(QUESTION)
