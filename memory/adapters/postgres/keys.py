@@ -27,7 +27,7 @@ from policies.capability_token import root_of
 from policies.key_limits import NO_LIMITS, KeyLimits
 
 
-async def _unseen(_tx: Transaction) -> None:
+async def _unseen(_tx: Transaction, *_: UUID) -> None:
     """Of what nobody notes."""
 
 
