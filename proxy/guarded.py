@@ -66,11 +66,23 @@ class GuardedHandler(RequestHandler):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """The client is not silent."""
+        """The client is not silent. What is under way is heard to its end: once the process ends aiohttp drops the rest
+        of a body, and frames."""
         self._heard_at = self._loop.time()
-        super().data_received(data)
+        closes, forced = self._close, self._force_close
+        if (closes or forced) and self._is_under_way():
+            self._close = self._force_close = False
+            super().data_received(data)
+            self._close, self._force_close = self._close or closes, self._force_close or forced
+        else:
+            super().data_received(data)
         if self._messages and not isinstance(self._messages[-1][0], RawRequestMessage):
             self._end_what_is_broken()
+
+    def _is_under_way(self) -> bool:
+        """Whether the client still has something to say of a request that is being answered."""
+        request = self._current_request
+        return request is not None and (self._upgraded or not request.content.is_eof())
 
     def resume_reading(self, resume_parser: bool = True) -> None:
         """While nothing was read the client could not be heard. aiohttp says so with each piece of a body, and asks

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 
+import aiohttp
 import pytest
 from aiohttp import web
 
@@ -145,3 +146,56 @@ async def test_an_idle_connection_is_kept_for_as_long_as_is_configured(keepalive
     assert reader.at_eof() is not is_kept
     writer.close()
     await runner.cleanup()
+
+
+async def takes_a_body(request: web.Request) -> web.StreamResponse:
+    return web.Response(body=await request.read())
+
+
+async def takes_frames(request: web.Request) -> web.StreamResponse:
+    ours = web.WebSocketResponse()
+    await ours.prepare(request)
+    async for message in ours:
+        await ours.send_str(message.data)
+    return ours
+
+
+@pytest.mark.parametrize("length", [16, PIECE], ids=["short", "in many pieces"])
+async def test_a_body_that_is_under_way_when_its_process_ends_arrives(length: int) -> None:
+    """aiohttp throws away what comes from then on: an upload hung for `listen.drain_s`, and was cut."""
+    body = bytes(range(256)) * (length // 256) or bytes(length)
+    app = web.Application(client_max_size=0)
+    app.router.add_post("/", takes_a_body)
+    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=10)
+    await runner.setup()
+    listener = socket.create_server(("127.0.0.1", 0))
+    await guarded_site(runner, listener, load_settings(None, {}, {})).start()
+    reader, writer = await asyncio.open_connection(*listener.getsockname())
+    writer.write(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % length + body[:8])
+    await asyncio.sleep(0.05)
+    ending = asyncio.create_task(runner.cleanup())
+    await asyncio.sleep(0.05)
+    writer.write(body[8:])
+    head, _, said = (await asyncio.wait_for(reader.read(), 3)).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200") and b"\r\nConnection: close" in head
+    assert said == body
+    await asyncio.wait_for(ending, 3)
+    writer.close()
+
+
+async def test_a_websocket_is_heard_while_its_process_ends() -> None:
+    app = web.Application()
+    app.router.add_get("/", takes_frames)
+    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=10)
+    await runner.setup()
+    listener = socket.create_server(("127.0.0.1", 0))
+    await guarded_site(runner, listener, load_settings(None, {}, {})).start()
+    async with aiohttp.ClientSession() as session:
+        theirs = await session.ws_connect(f"http://127.0.0.1:{listener.getsockname()[1]}/")
+        ending = asyncio.create_task(runner.cleanup())
+        await asyncio.sleep(0.05)
+        await theirs.send_str("one more")
+        assert await theirs.receive_str(timeout=3) == "one more"
+        await theirs.close()
+        assert theirs.close_code == 1000
+        await asyncio.wait_for(ending, 3)
