@@ -200,7 +200,8 @@ class Answering:
             await open_to(request, answer, response)
             end = await self._pump(answer, response, hold, copy)
             lap("stream")
-            outcome = await self._outcome(response, answer, streamed, copy, died=end == "died")
+            died = end == "died" and not (hold is not None and hold.final_seen)
+            outcome = await self._outcome(response, answer, streamed, copy, died=died)
             if (said := outcome.answer) is not None:
                 note_answer(said.id, said.usage, [one.finish_reason for one in said.choices if one.finish_reason])
         except (asyncio.CancelledError, ConnectionError):
@@ -221,6 +222,8 @@ class Answering:
             end, hold = await self._pump(answer, response, None, copy, waiting=False), None
         if end == "died":
             self._metrics.upstream_failures.labels("midstream").inc()
+            if hold is not None:
+                await response.write(hold.held)
             cut(request)
             return outcome
         if hold is not None:

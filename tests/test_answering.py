@@ -375,6 +375,32 @@ async def test_an_upstream_that_dies_behind_its_final_event_cuts_the_client(monk
     assert [one.status for one in outcomes] == ["complete"]
 
 
+@pytest.mark.parametrize(
+    ("last", "status"),
+    [(DONE, "complete"), (b"data: [DO", "failed"), (b"", "failed")],
+    ids=["its final event", "a part of it", "an event"],
+)
+async def test_all_that_an_upstream_said_before_it_died_arrives(last: bytes, status: str) -> None:
+    """And an answer that was said to its final event is whole to a client, which reads no further."""
+    outcomes: list[Outcome] = []
+
+    async def dies(writer: asyncio.StreamWriter) -> None:
+        writer.write(EVENTS + chunked(*filter(None, (TOKEN, last))))
+        await writer.drain()
+
+    async def keep(outcome: Outcome) -> None:
+        outcomes.append(outcome)
+
+    metrics = Metrics()
+    async with kept(dies, keep, metrics) as reader:
+        head, _, said = (await all_of(reader)).partition(b"\r\n\r\n")
+    frames = said.split(b"\r\n")
+    assert head.startswith(b"HTTP/1.1 200") and b"".join(frames[1::2]) == TOKEN + last
+    assert b"0" not in frames[::2], "it has no end"
+    assert [one.status for one in outcomes] == [status]
+    assert metrics.registry.get_sample_value("memory_proxy_upstream_failures_total", {"phase": "midstream"}) == 1
+
+
 @pytest.mark.parametrize("name", ["reasoning", "reasoning_content"])
 @pytest.mark.parametrize("streamed", [True, False], ids=["streamed", "whole"])
 def test_what_a_model_thought_is_kept_watched_and_counted_under_either_name(name: str, streamed: bool) -> None:
