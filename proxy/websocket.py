@@ -16,11 +16,9 @@ from aiohttp import WSCloseCode, WSMsgType, web
 
 from memory.errors import MemoryInvalid, UpstreamUnreachable
 from memory.passage import note
-from proxy.relay import RelayResponse, Upstream, answer_headers, as_text, raw_target
+from proxy.relay import BareHead, RelayResponse, Upstream, answer_headers, as_text, raw_target
 
-_HANDSHAKE = frozenset(
-    ("sec-websocket-key", "sec-websocket-version", "sec-websocket-extensions", "sec-websocket-protocol")
-)
+_HANDSHAKE = frozenset(f"sec-websocket-{name}" for name in ("key", "accept", "version", "extensions", "protocol"))
 Ends = aiohttp.ClientWebSocketResponse[bool] | web.WebSocketResponse[bool]
 
 Closing = tuple[int, bytes]  # code and reason
@@ -28,6 +26,10 @@ Closing = tuple[int, bytes]  # code and reason
 MESSAGE_BYTES_MAX = 67_108_864
 # What lies in its buffer is read at the next turn of the event loop; this is for one that is late.
 LAST_WORDS_S = 1.0
+
+
+class RelaySocket(BareHead, web.WebSocketResponse[bool]):
+    """The client's side. Its handshake carries the upstream's headers and none of aiohttp's own."""
 
 
 def is_websocket(request: web.Request) -> bool:
@@ -59,7 +61,9 @@ async def tunnel(
         raise UpstreamUnreachable(f"vLLM refused the WebSocket ({type(exc).__name__})") from exc
     async with theirs:
         chosen = (theirs.protocol,) if theirs.protocol else ()
-        ours = web.WebSocketResponse(protocols=chosen, autoping=False, autoclose=False, max_msg_size=MESSAGE_BYTES_MAX)
+        ours = RelaySocket(protocols=chosen, autoping=False, autoclose=False, max_msg_size=MESSAGE_BYTES_MAX)
+        given = theirs._response.raw_headers
+        ours.headers.extend(answer_headers((n, v) for n, v in given if n.lower().decode("latin-1") not in _HANDSHAKE))
         try:
             await ours.prepare(request)
         except web.HTTPBadRequest as exc:

@@ -210,6 +210,22 @@ async def test_subprotocol_query_and_headers_arrive_and_the_choice_comes_back(sc
     assert "X-Memory-User" not in seen["names"]  # type: ignore[operator]
 
 
+async def test_headers_of_the_upstreams_handshake_arrive_and_none_of_ours(scripted: Scripted) -> None:
+    async def greets(request: web.Request) -> web.WebSocketResponse:
+        socket = web.WebSocketResponse()
+        socket.headers.extend([("Set-Cookie", "route=1"), ("Set-Cookie", "b=2"), ("X-Request-Id", "é")])
+        socket.headers["Server"] = "uvicorn"
+        await socket.prepare(request)
+        await socket.close()
+        return socket
+
+    async with in_place(scripted, greets) as url, opened(url, compress=15) as socket:
+        told = socket._response.headers
+        assert told.getall("Set-Cookie") == ["route=1", "b=2"]
+        assert (told.getall("X-Request-Id"), told.getall("Server"), len(told.getall("Date"))) == (["é"], ["uvicorn"], 1)
+        assert len(told.getall("Sec-WebSocket-Accept")) == 1
+
+
 async def test_refusal_of_the_upstream_is_the_clients_refusal(scripted: Scripted) -> None:
     async def refuses(request: web.Request) -> web.Response:
         return web.json_response({"detail": "no"}, status=403)
