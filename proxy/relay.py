@@ -63,8 +63,8 @@ class RelayResponse(BareHead):
 
 
 def takes_no_more(connection: web.RequestHandler) -> bool:
-    """Whether the client can send no other request over it: its process is about to end."""
-    return connection._close or connection._force_close
+    """Whether the client can send no other request over it: its process is about to end, or none is kept."""
+    return connection._close or connection._force_close or not connection.keepalive_timeout
 
 
 class Upstream:

@@ -148,6 +148,24 @@ async def test_an_idle_connection_is_kept_for_as_long_as_is_configured(keepalive
     await runner.cleanup()
 
 
+@pytest.mark.parametrize("relayed", [True, False], ids=["vllm's answer", "our own"])
+async def test_where_no_connection_is_kept_each_answer_is_the_last(relayed: bool) -> None:
+    async def answers(request: web.Request) -> web.StreamResponse:
+        return (RelayResponse if relayed else web.Response)(headers={"Content-Length": "0"})
+
+    app = web.Application()
+    app.router.add_get("/", answers)
+    runner = web.AppRunner(app, shutdown_timeout=0)
+    await runner.setup()
+    listener = socket.create_server(("127.0.0.1", 0))
+    await guarded_site(runner, listener, load_settings(None, {"listen.keepalive_s": 0}, {})).start()
+    reader, writer = await asyncio.open_connection(*listener.getsockname())
+    writer.write(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+    assert b"\r\nConnection: close" in await reader.readuntil(b"\r\n\r\n")
+    writer.close()
+    await runner.cleanup()
+
+
 async def takes_a_body(request: web.Request) -> web.StreamResponse:
     return web.Response(body=await request.read())
 
