@@ -10,7 +10,9 @@ aiohttp's client takes 395 us of CPU time for a request and an answer of 64 even
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from typing import Final, cast
 
 import httptools
@@ -370,8 +372,18 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.Protocol."""
         self._writable.set()
+        if exc is not None and not self.over_tls:
+            self._hear_out()
         self._fail("the connection was closed" if exc is None else f"{type(exc).__name__}: {exc}")
         self._gone(self)
+
+    def _hear_out(self) -> None:
+        """Read what had come before the connection broke: a server that refuses a body by its head says so, hangs
+        up, and then a write fails, of what it does not want, before that was read."""
+        link = self._transport.get_extra_info("socket")
+        with suppress(OSError):
+            while self._reading is not None and (came := os.readv(link.fileno(), [self._room])):
+                self.buffer_updated(came)
 
     def _break(self, why: str) -> None:
         self._fail(why)

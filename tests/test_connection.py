@@ -8,6 +8,7 @@ import gc
 import itertools
 import socket
 import struct
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 
@@ -468,6 +469,36 @@ async def test_an_answer_before_the_body_was_sent_arrives_and_its_connection_is_
     assert seen.freed == 0
 
 
+async def test_an_answer_whose_server_hung_up_before_the_body_was_sent_arrives() -> None:
+    """The next write fails before anything was read: here the loop is held up from the answer until then."""
+    hung_up = threading.Event()
+
+    def refuses(listening: socket.socket) -> None:
+        plain, _ = listening.accept()
+        with plain:
+            plain.recv(64)
+            plain.sendall(b"HTTP/1.1 413 Too Large\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno")
+        hung_up.set()
+
+    async def goes_on() -> AsyncIterator[bytes]:
+        yield b"x" * 65_536
+        hung_up.wait(5)
+        for _ in range(4):
+            yield b"x" * 65_536
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        serving = threading.Thread(target=refuses, args=(listening,))
+        serving.start()
+        gone = asyncio.Event()
+        _, connection = await asyncio.get_running_loop().create_connection(
+            lambda: Connection(lambda _: None, lambda _: gone.set()), *listening.getsockname()
+        )
+        found = await connection.ask(REQUEST, goes_on(), skips_body=False, chunked=True)
+        assert (found.status, await found.read_all()) == (413, b"no")
+        await gone.wait()
+        serving.join()
+
+
 async def test_an_answer_before_the_body_was_sent_leaves_no_connection_to_a_server_that_reads_no_more() -> None:
     """What is not sent yet waits for nobody."""
     kept_open = asyncio.Event()
@@ -628,6 +659,7 @@ def test_an_answer_is_the_same_wherever_its_reads_are_cut(answer: str, cuts: set
         test_a_connection_that_had_stopped_reading_when_its_answer_ended_reads_the_next,
         test_a_body_waits_for_a_server_that_does_not_read,
         test_an_answer_before_the_body_was_sent_arrives_and_its_connection_is_not_kept,
+        test_an_answer_whose_server_hung_up_before_the_body_was_sent_arrives,
         test_an_answer_before_the_body_was_sent_leaves_no_connection_to_a_server_that_reads_no_more,
         test_a_trailer_without_an_end_is_not_kept_for_ever,
         test_a_connection_that_is_reset_ends_who_reads,
