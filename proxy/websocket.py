@@ -3,6 +3,7 @@
 Text, binary, ping, pong and close (code and reason) go through as they are. A socket may last for days: it ends with
 the key that opened it, with code 1008 at both ends, and with a client's message that is too long to be held (1009). A
 handshake that the upstream refuses is refused with its status and headers; no answer at all is UpstreamUnreachable.
+An upstream that dies cuts the client: a close of ours, "going away", would be taken for an end as it should be.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from aiohttp import WSCloseCode, WSMsgType, web
 
 from memory.errors import MemoryInvalid, UpstreamUnreachable
 from memory.passage import note
-from proxy.relay import BareHead, RelayResponse, Upstream, answer_headers, as_text, raw_target
+from proxy.relay import BareHead, RelayResponse, Upstream, answer_headers, as_text, cut, raw_target
 
 _HANDSHAKE = frozenset(f"sec-websocket-{name}" for name in ("key", "accept", "version", "extensions", "protocol"))
 Ends = aiohttp.ClientWebSocketResponse[bool] | web.WebSocketResponse[bool]
@@ -60,10 +61,7 @@ async def tunnel(
     except (aiohttp.ClientError, OSError, TimeoutError) as exc:
         raise UpstreamUnreachable(f"vLLM refused the WebSocket ({type(exc).__name__})") from exc
     async with theirs:
-        chosen = (theirs.protocol,) if theirs.protocol else ()
-        ours = RelaySocket(protocols=chosen, autoping=False, autoclose=False, max_msg_size=MESSAGE_BYTES_MAX)
-        given = theirs._response.raw_headers
-        ours.headers.extend(answer_headers((n, v) for n, v in given if n.lower().decode("latin-1") not in _HANDSHAKE))
+        ours = _answering(theirs)
         try:
             await ours.prepare(request)
         except web.HTTPBadRequest as exc:
@@ -83,12 +81,26 @@ async def tunnel(
                 way.cancel()
         closing = _ending(ways)
         await asyncio.gather(*ways, return_exceptions=True)
-        await _close(closing, ours, theirs)
+        await _close(request, closing, ours, theirs)
         return ours
 
 
-async def _close(closing: Closing | None, ours: Ends, theirs: Ends) -> None:
-    """Close both ends as the one that closed did, else "going away". Behind a close a client may hang up here, too."""
+def _answering(theirs: aiohttp.ClientWebSocketResponse[bool]) -> RelaySocket:
+    """The client's side, whose handshake is answered as the upstream answered ours."""
+    chosen = (theirs.protocol,) if theirs.protocol else ()
+    ours = RelaySocket(protocols=chosen, autoping=False, autoclose=False, max_msg_size=MESSAGE_BYTES_MAX)
+    given = theirs._response.raw_headers
+    ours.headers.extend(answer_headers((n, v) for n, v in given if n.lower().decode("latin-1") not in _HANDSHAKE))
+    return ours
+
+
+async def _close(request: web.Request, closing: Closing | None, ours: RelaySocket, theirs: Ends) -> None:
+    """Close both ends as the one that closed did, else vLLM's with "going away". Behind a close a client may hang up
+    here, too; one that is still there though nobody closed is cut: vLLM's end has broken off."""
+    if closing is None and not ours.closed:
+        note(outcome="failed")
+        cut(request)
+        return
     code, reason = closing or (WSCloseCode.GOING_AWAY, b"")
     try:
         await asyncio.gather(theirs.close(code=code, message=reason), ours.close(code=code, message=reason))

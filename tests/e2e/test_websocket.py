@@ -149,6 +149,22 @@ async def test_close_code_and_reason_of_the_upstream_arrive(scripted: Scripted, 
         assert (message.data, message.extra) == (code, "because")
 
 
+async def test_an_upstream_that_dies_ends_no_socket_as_it_should_end(scripted: Scripted) -> None:
+    async def dies(request: web.Request) -> web.WebSocketResponse:
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        await socket.send_str("half of it")
+        await socket.receive_str()
+        assert request.transport is not None
+        request.transport.abort()
+        return socket
+
+    async with in_place(scripted, dies) as url, opened(url) as socket:
+        assert await socket.receive_str(timeout=10) == "half of it"
+        await socket.send_str("go on")
+        assert (await socket.receive(timeout=10)).type is not WSMsgType.CLOSE
+
+
 async def test_close_code_of_the_client_arrives_upstream(scripted: Scripted) -> None:
     seen: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
 
