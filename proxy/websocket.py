@@ -48,7 +48,8 @@ async def tunnel(
 
     `refused` returns when the client is not let in any more.
     """
-    asked = [name.strip() for name in request.headers.get("Sec-WebSocket-Protocol", "").split(",") if name.strip()]
+    offered = ",".join(request.headers.getall("Sec-WebSocket-Protocol", ())).split(",")  # it may stand in several lines
+    asked = [name.strip() for name in offered if name.strip()]
     headers = as_text(upstream.headers(request.raw_headers))
     for name in _HANDSHAKE:
         headers.popall(name, None)
@@ -91,6 +92,8 @@ def _answering(theirs: aiohttp.ClientWebSocketResponse[bool]) -> RelaySocket:
     ours = RelaySocket(protocols=chosen, autoping=False, autoclose=False, max_msg_size=MESSAGE_BYTES_MAX)
     given = theirs._response.raw_headers
     ours.headers.extend(answer_headers((n, v) for n, v in given if n.lower().decode("latin-1") not in _HANDSHAKE))
+    for name in chosen:  # aiohttp finds it in the first line of those that a client sent
+        ours.headers["Sec-WebSocket-Protocol"] = name
     return ours
 
 

@@ -15,6 +15,7 @@ from yarl import URL
 
 from proxy.websocket import MESSAGE_BYTES_MAX
 from tests.e2e.conftest import Scripted
+from tests.e2e.raw_http import request_bytes
 from tests.service_fixture import Service
 
 REALTIME = "/v1/realtime?model=fake-model"
@@ -224,6 +225,25 @@ async def test_subprotocol_query_and_headers_arrive_and_the_choice_comes_back(sc
     assert seen["auth"] == "Bearer own"
     assert "OpenAI-Beta" in seen["names"]  # type: ignore[operator]
     assert "X-Memory-User" not in seen["names"]  # type: ignore[operator]
+
+
+async def test_subprotocols_in_several_lines_are_one_offer(scripted: Scripted) -> None:
+    async def chooses(request: web.Request) -> web.WebSocketResponse:
+        socket = web.WebSocketResponse(protocols=("realtime",))
+        await socket.prepare(request)
+        await socket.close()
+        return socket
+
+    lines = [(b"Sec-WebSocket-Protocol", b"other"), (b"sec-websocket-protocol", b"realtime")]
+    shake = [(b"Connection", b"Upgrade"), (b"Upgrade", b"websocket"), (b"Sec-WebSocket-Version", b"13")]
+    key = (b"Sec-WebSocket-Key", b"dGhlIHNhbXBsZSBub25jZQ==")
+    async with in_place(scripted, chooses) as url:
+        reader, writer = await asyncio.open_connection(URL(url).host, URL(url).port)
+        writer.write(request_bytes("GET", "/socket", [*shake, key, *lines]))
+        head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+        writer.close()
+    assert head.startswith(b"HTTP/1.1 101 ")
+    assert head.lower().count(b"sec-websocket-protocol: realtime\r\n") == 1
 
 
 async def test_headers_of_the_upstreams_handshake_arrive_and_none_of_ours(scripted: Scripted) -> None:
