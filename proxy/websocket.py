@@ -76,6 +76,7 @@ async def tunnel(
         except asyncio.CancelledError:  # who has closed may hang up at once: it has ended as it should all the same
             await asyncio.wait(ways, timeout=LAST_WORDS_S, return_when=asyncio.FIRST_COMPLETED)
             if _ending(ways) is None:
+                await theirs.close(code=WSCloseCode.GOING_AWAY)
                 raise
         finally:
             for way in ways:

@@ -183,15 +183,15 @@ async def test_close_code_of_the_client_arrives_upstream(scripted: Scripted) -> 
         assert await asyncio.wait_for(seen, 10) == 4321
 
 
-async def test_client_that_vanishes_ends_the_upstreams_socket(scripted: Scripted) -> None:
-    ended = asyncio.Event()
+async def test_client_that_vanishes_ends_the_upstreams_socket_and_not_as_one_that_closed(scripted: Scripted) -> None:
+    ended: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
 
     async def waits(request: web.Request) -> web.WebSocketResponse:
         socket = web.WebSocketResponse()
         await socket.prepare(request)
         async for _ in socket:
             pass
-        ended.set()
+        ended.set_result(socket.close_code)
         return socket
 
     async with in_place(scripted, waits) as url:
@@ -200,7 +200,7 @@ async def test_client_that_vanishes_ends_the_upstreams_socket(scripted: Scripted
             transport = socket.get_extra_info("socket")
             assert transport is not None
             socket._response.connection.transport.abort()  # type: ignore[union-attr]
-        await asyncio.wait_for(ended.wait(), 10)
+        assert await asyncio.wait_for(ended, 10) == 1001
 
 
 async def test_subprotocol_query_and_headers_arrive_and_the_choice_comes_back(scripted: Scripted) -> None:
