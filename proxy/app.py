@@ -91,8 +91,8 @@ class Front:
         if is_websocket(request):
             return "websocket", self._tunnel
         path = request.rel_url.raw_path
-        if "%" in path:  # vLLM's server looks for the route of the decoded path, and of no other spelling
-            path = unquote(path)
+        if "%" in path:  # vLLM's server looks for the route of the decoded path, a line feed at its end or not
+            path = unquote(path).removesuffix("\n")
         if request.method == "POST" and path == CHAT_ROUTE:
             return "chat", self._chat
         if request.method == "POST" and path in GENERATION_ROUTES:
@@ -259,5 +259,5 @@ def build_app(front: Front, own: Callable[[web.Application], None]) -> web.Appli
     """The application. `own` adds the routes under `/memory/`."""
     app = web.Application(client_max_size=0)
     own(app)
-    app.router.add_route("*", "/{tail:.*}", guarded(front.serve), expect_handler=expected)
+    app.router.add_route("*", "/{tail:(?s:.*)}", guarded(front.serve), expect_handler=expected)
     return app

@@ -104,7 +104,7 @@ class OwnApi:
             add(route.method, _pattern(route.path), self._served(route.handler))
         for path, allowed in methods.items():
             add("*", _pattern(path), self._served(_only(allowed)))
-        add("*", "/memory/{tail:.*}", self._served(_unknown))
+        add("*", "/memory/{tail:(?s:.*)}", self._served(_unknown))
         app.on_response_prepare.append(_secured)
 
     def _table(self, parts: OwnParts) -> tuple[Route, ...]:

@@ -87,6 +87,7 @@ SAME_ROUTE = [
     "/%76%31/chat/completions?x=%2F",
     "/v1/%63ompletions",
     "/inference/v1%2Fgenerate",
+    CHAT + "%0A",
 ]
 OTHER_ROUTE = [
     "/v1/chat/completion%2573",
@@ -94,6 +95,8 @@ OTHER_ROUTE = [
     "/v1//completions",
     "/v1/./completions",
     CHAT + "%20",
+    CHAT + "%0A%0A",
+    "/v1/models/two%0Alines%0D",
 ]
 
 
