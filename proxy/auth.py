@@ -86,8 +86,11 @@ class KeyedDoor:
             if self._said.due():
                 event(log, "key_table_unreadable", logging.WARNING, fault=str(fault))
             return
-        if asked_at >= self._read_at:
-            self._keys, self._signers, self._read_at = keys, _by_prefix(keys.values()), asked_at
+        if asked_at < self._read_at:
+            return
+        if keys is not self._keys:
+            self._keys, self._signers = keys, _by_prefix(keys.values())
+        self._read_at = asked_at
 
     def admit(self, request: web.Request) -> Credential:
         """The caller's credential. Raises InvalidApiKey, AuthUnavailable."""

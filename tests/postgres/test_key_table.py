@@ -19,6 +19,7 @@ from memory.errors import StoreUnavailable
 from memory.key_command import keys
 from memory.key_table import OpenedKeys
 from memory.keys import KeyRing
+from memory.stored import ApiKey
 from policies.capability_token import root_of
 from policies.key_limits import KeyLimits
 from policies.labels import Sensitivity
@@ -158,6 +159,30 @@ async def test_the_table_is_opened_once_and_again_when_a_row_changes(made: Made,
     postgres.psql("UPDATE api_keys SET limits = '{}'")
     again = (await table.all_active(NOW))[secret_digest(made.secret)]
     assert again.authority.limits == KeyLimits()
+
+
+async def test_a_table_that_nobody_has_written_to_is_not_read_again(made: Made) -> None:
+    class Counting(KeyStore):
+        reads = 0
+
+        async def all_active(self, now: datetime) -> dict[bytes, ApiKey]:
+            self.reads += 1
+            return await super().all_active(now)
+
+    store = Counting(made.database)
+    table = OpenedKeys(store, made.ring)
+    first = await table.all_active(NOW)
+    assert await table.all_active(NOW + timedelta(seconds=1)) is first
+    assert store.reads == 1
+    second, _ = await store.create_api_key(made.tenant, "second", NOW, expires_at=NOW + timedelta(hours=1))
+    assert len(await table.all_active(NOW)) == 2
+    assert len(await table.all_active(NOW + timedelta(hours=1))) == 1, "it has ended, and nothing was written"
+    assert len(await table.all_active(NOW)) == 2, "the clock was put back"
+    await store.rotate_api_key(made.tenant, second, NOW, former_until=NOW + timedelta(minutes=1))
+    assert len(await table.all_active(NOW)) == 3
+    await store.revoke_api_key(made.tenant, second, NOW)
+    assert len(await table.all_active(NOW)) == 1
+    assert store.reads == 6
 
 
 async def test_an_unreadable_table_says_so(made: Made) -> None:

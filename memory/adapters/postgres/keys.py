@@ -162,6 +162,12 @@ class KeyStore:
                 await witness(tx)
         return done
 
+    async def mark(self) -> tuple[int, int]:
+        """Another one behind every change of any key."""
+        async with self._database.transaction(None, read_only=True) as tx:
+            row = await tx.row("api_keys_mark")
+        return (0, 0) if row is None else (row["keys"], row["writers"])
+
     async def all_active(self, now: datetime) -> dict[bytes, ApiKey]:
         """Every key that may be used now, by the SHA-256 of its secret; of a rotated one by the former too, while that
         holds: then it ends with it.

@@ -101,6 +101,12 @@ SELECT key_id, tenant_id, prefix, secret_sha256, name, fixed, defaults, capabili
 FROM api_keys
 WHERE revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $1);
 
+-- name: api_keys_mark
+-- Another answer behind every change of any key: how many there are, and what stands for who wrote them last.
+-- Uses: none. Rows: keys, writers.
+SELECT count(*) AS keys, coalesce(sum(xmin::text::int8), 0)::int8 AS writers
+FROM api_keys;
+
 -- name: rotate_api_key
 -- A new secret for a key in use; the one it had holds until `former_until`. While an earlier one still holds, only with
 -- `redo`, which replaces the newest secret and leaves that one its time, or where `former_until` ends both now.
