@@ -94,6 +94,39 @@ async def test_a_deleted_file_counts_and_stays_as_long_as_it_can_be_brought_back
         assert (await store.one(scope, second.artifact_id)).blob == second.blob
 
 
+class BrokenBlobs(DirectoryBlobs):
+    """A directory of which one owner's part cannot be read."""
+
+    broken: UUID
+
+    async def collect(
+        self, owner: Owner, referenced: Collection[str], now: datetime, *, at_once: bool = False
+    ) -> Collected:
+        if owner.subject_id == self.broken:
+            raise StoreUnavailable("the directory of artifacts cannot be used: Input/output error")
+        return await super().collect(owner, referenced, now, at_once=at_once)
+
+
+async def test_an_owner_whose_files_cannot_be_read_holds_up_nobody_elses(
+    postgres: TestDatabase, tmp_path: Path
+) -> None:
+    async with stores(postgres) as made:
+        await made.write.commit(exchange(made.scope(), "s", 0), now=T0)
+        blobs, names = BrokenBlobs(tmp_path), []
+        scope_id = await made.scopes.ensure(made.scope())
+        for subject in (UUID(int=1), UUID(int=2)):
+            async with blobs.writing(Owner(made.tenant, subject, scope_id), KEY, b"n" * 32, 1_000) as writing:
+                await writing.write(b"unnamed")
+                names.append((await writing.keep()).name)
+        blobs.broken = UUID(int=1)
+        keeper = BlobKeeper(made.database, blobs)
+        for now in (T0, T0 + GRACE):
+            with pytest.raises(StoreUnavailable):
+                await keeper.collect(now)
+        assert not await blobs.has(Owner(made.tenant, UUID(int=2), scope_id), names[1])
+        assert await blobs.has(Owner(made.tenant, UUID(int=1), scope_id), names[0])
+
+
 class SlowBlobs(DirectoryBlobs):
     """A service that takes its time to collect."""
 

@@ -207,9 +207,20 @@ class BlobKeeper:
         self._blobs = blobs
 
     async def collect(self, now: datetime) -> list[Collected]:
-        """One pass over everybody's blobs: marked now, removed after the grace."""
+        """One pass over everybody's blobs: marked now, removed after the grace. An owner at whose it fails holds up no
+        other; what it failed with is raised behind the last.
+        """
         await self._blobs.sweep_leftovers(now)
-        return [await self._of(owner, now, at_once=False) for owner in await self._blobs.owners()]
+        found: list[Collected] = []
+        fault: StoreUnavailable | None = None
+        for owner in await self._blobs.owners():
+            try:
+                found.append(await self._of(owner, now, at_once=False))
+            except StoreUnavailable as exc:
+                fault = exc
+        if fault is not None:
+            raise fault
+        return found
 
     async def forget(self, tenant: UUID, scope_ids: Sequence[int], now: datetime) -> int:
         """Remove at once what no row of these scopes names; how many there were."""
