@@ -349,6 +349,40 @@ async def test_a_superseded_fact_goes_and_its_turn_stays_out_of_date(night: Nigh
     assert events(postgres, "erased") == 3
 
 
+_MANY = """
+INSERT INTO memories
+    SELECT (jsonb_populate_record(m, jsonb_build_object('memory_id', md5(n::text)::uuid, 'content_key',
+        '\\x' || encode(sha256(n::text::bytea), 'hex')))).*
+    FROM memories m, generate_series(1, 2000) n WHERE m.superseded_reason IS NOT NULL;
+INSERT INTO memory_versions
+    SELECT (jsonb_populate_record(v, jsonb_build_object('memory_id', md5(n::text)::uuid))).*
+    FROM memory_versions v JOIN facts f USING (memory_id), generate_series(1, 2000) n WHERE f.state = 'superseded';
+INSERT INTO facts
+    SELECT (jsonb_populate_record(f, jsonb_build_object('memory_id', md5(n::text)::uuid, 'object', f.object || n))).*
+    FROM facts f, generate_series(1, 2000) n WHERE f.state = 'superseded';
+INSERT INTO fact_sayings
+    SELECT (jsonb_populate_record(s, jsonb_build_object('memory_id', md5(n::text)::uuid))).*
+    FROM fact_sayings s JOIN facts f USING (memory_id), generate_series(1, 2000) n WHERE f.state = 'superseded';
+SET session_replication_role = replica;
+INSERT INTO facts
+    SELECT (jsonb_populate_record(f, jsonb_build_object('memory_id', md5(n || 'of another')::uuid, 'subject', n))).*
+    FROM facts f, generate_series(1, 5000) n WHERE f.object = 'ljubljana';
+ANALYZE memories, memory_versions, facts, fact_sayings
+"""
+
+
+async def test_a_key_of_thousands_of_former_values_is_looked_at_in_time(postgres: TestDatabase) -> None:
+    """What takes longer than a statement may ends a night at the same place again and again."""
+    async with stores(postgres, Bounds(statement_timeout_ms=1_000)) as made:
+        for number, city in enumerate(("maribor", "ljubljana")):
+            await say(made, fact(city), day=10 * number)
+        postgres.psql(_MANY)
+        night = Night(made, load_settings(None, ALL, {}))
+        scope_id, terms = await made.scopes.ensure(made.scope()), terms_of(night.settings, T0 + 400 * DAY)
+        window = await night.store.window(made.tenant, scope_id, "superseded", None, 2_000, terms)
+        assert (window.examined, len(window.due)) == (2_000, 2_000)
+
+
 async def test_whom_only_what_is_erased_named_goes_with_it(night: Night, postgres: TestDatabase) -> None:
     for number, city in enumerate(("berlin", "paris", "rome")):
         await say(night.stores, fact(city), day=10 * number)

@@ -184,21 +184,36 @@ LIMIT $4;
 -- Their key has seen no correction, since a correction stands against the repetition of all that was said before it; and
 -- what took their place was not said before them as well, since then its validity would be told from too early a day. One
 -- that stands behind a fact of the same meaning holds its key, so it goes after all that it had taken the place of.
+-- Whether a key has seen a correction is asked once for all of its facts: of thousands each would look through all others.
 -- $1 tenant uuid, $2 memory_ids uuid[], $3 before timestamptz, $4 limit int8, $5 besides uuid[]
 -- Uses: memories_pkey, facts_pkey, facts_of_key, fact_sayings_in_order, memory_versions_current,
 -- checkpoint_parts_of_memory. Rows: memory_id.
+WITH asked AS MATERIALIZED (
+    SELECT m.memory_id, m.superseded_by, m.superseded_reason, m.pinned, f.scope_id, f.subject, f.predicate, f.said_at
+    FROM unnest($2::uuid[]) AS w (memory_id)
+    CROSS JOIN LATERAL (
+        SELECT memory_id, superseded_by, superseded_reason, pinned
+        FROM memories
+        WHERE tenant_id = $1 AND memory_id = w.memory_id AND superseded_at < $3
+        LIMIT 1) m
+    CROSS JOIN LATERAL (
+        SELECT scope_id, subject, predicate, said_at
+        FROM facts
+        WHERE tenant_id = $1 AND memory_id = m.memory_id
+        LIMIT 1) f),
+corrected AS MATERIALIZED (
+    SELECT k.scope_id, k.subject, k.predicate
+    FROM (SELECT DISTINCT scope_id, subject, predicate FROM asked) k
+    CROSS JOIN LATERAL (
+        SELECT FROM facts x
+        CROSS JOIN LATERAL (
+            SELECT FROM fact_sayings
+            WHERE tenant_id = $1 AND memory_id = x.memory_id AND correction
+            LIMIT 1) y
+        WHERE x.tenant_id = $1 AND x.scope_id = k.scope_id AND x.subject = k.subject AND x.predicate = k.predicate
+        LIMIT 1) c)
 SELECT m.memory_id
-FROM unnest($2::uuid[]) AS w (memory_id)
-CROSS JOIN LATERAL (
-    SELECT memory_id, superseded_by, superseded_reason, pinned
-    FROM memories
-    WHERE tenant_id = $1 AND memory_id = w.memory_id AND superseded_at < $3
-    LIMIT 1) m
-CROSS JOIN LATERAL (
-    SELECT scope_id, subject, predicate, said_at
-    FROM facts
-    WHERE tenant_id = $1 AND memory_id = m.memory_id
-    LIMIT 1) f
+FROM asked m
 WHERE m.superseded_by <> ALL ($5) AND m.superseded_by <> m.memory_id AND NOT m.pinned
   AND (m.superseded_reason <> 'same meaning' OR NOT EXISTS (
       SELECT FROM memories o WHERE o.tenant_id = $1 AND o.superseded_by = m.memory_id))
@@ -213,14 +228,10 @@ WHERE m.superseded_by <> ALL ($5) AND m.superseded_by <> m.memory_id AND NOT m.p
         AND v.validation_status = 'confirmed')
   AND (m.superseded_reason = 'same meaning' OR NOT EXISTS (
       SELECT FROM fact_sayings s
-      WHERE s.tenant_id = $1 AND s.memory_id = m.superseded_by AND s.said_at <= f.said_at))
+      WHERE s.tenant_id = $1 AND s.memory_id = m.superseded_by AND s.said_at <= m.said_at))
   AND NOT EXISTS (
-      SELECT FROM facts x
-      CROSS JOIN LATERAL (
-          SELECT FROM fact_sayings
-          WHERE tenant_id = $1 AND memory_id = x.memory_id AND correction
-          LIMIT 1) y
-      WHERE x.tenant_id = $1 AND x.scope_id = f.scope_id AND x.subject = f.subject AND x.predicate = f.predicate)
+      SELECT FROM corrected x
+      WHERE x.scope_id = m.scope_id AND x.subject = m.subject AND x.predicate = m.predicate)
 LIMIT $4;
 
 -- name: due_pruned
