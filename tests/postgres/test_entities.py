@@ -174,6 +174,26 @@ async def test_one_comes_back_beside_a_namesake_that_was_changed_meanwhile_and_n
     assert (await back()).entity_id == gone
 
 
+async def test_a_circle_is_found_among_more_ties_than_a_hop_looks_at(
+    held: Held, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(entity_store, "EDGES_MAX", 3)
+    house, *rooms = [await held.add(name) for name in ("house", "one", "two", "three", "four", "five")]
+    for room in rooms:
+        await held.tie(house, room, "contains")
+    with pytest.raises(Conflict) as refused:
+        await held.tie(rooms[-1], house, "contains")
+    assert str(rooms[-1]) in str(refused.value)
+    with pytest.raises(Conflict):
+        await held.tie(await _merged(held, rooms[-1]), house, "contains")
+
+
+async def _merged(held: Held, into: UUID) -> UUID:
+    """Another name of this one."""
+    other = await held.add("parlour")
+    return (await held.store.merge(held.scope, other, into, "open", now=T0, note=held.note())).entity_id
+
+
 async def test_an_export_has_every_tie_once_beyond_what_a_hop_looks_at(
     held: Held, monkeypatch: pytest.MonkeyPatch
 ) -> None:

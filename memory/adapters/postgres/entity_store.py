@@ -349,7 +349,7 @@ class EntityStore:
         after = UUID(cursor) if cursor else UUID(int=0)
         async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
             everybody = await _with_members(tx, scope, entity_ids)
-            rows = await tx.fetch("relationships_from", scope.tenant, everybody, after, limit + 1)
+            rows = await tx.fetch("relationships_from", scope.tenant, everybody, after, limit + 1, None)
             found = await _said(tx, scope, scope_id, rows[:limit])
         return Page(tuple(found), str(rows[limit - 1]["relationship_id"]) if len(rows) > limit else None)
 
@@ -558,6 +558,18 @@ async def _ties(tx: Transaction, scope: Scope, scope_id: int, roots: Iterable[UU
     return await _said(tx, scope, scope_id, rows)
 
 
+async def _leading_on(
+    tx: Transaction, scope: Scope, scope_id: int, roots: Iterable[UUID], types: Set[str]
+) -> list[Relationship]:
+    """All that ties these, and what is merged into them, to others in these ways, as it is said of these."""
+    everybody, after = await _with_members(tx, scope, roots), UUID(int=0)
+    found: list[Relationship] = []
+    while rows := await tx.fetch("relationships_from", scope.tenant, everybody, after, EDGES_MAX, sorted(types)):
+        found += await _said(tx, scope, scope_id, rows)
+        after = rows[-1]["relationship_id"]
+    return found
+
+
 async def _with_members(tx: Transaction, scope: Scope, roots: Iterable[UUID]) -> list[UUID]:
     """These, and what is merged into them."""
     ids = list(roots)
@@ -584,14 +596,16 @@ async def _require_acyclic(
     """With these ties nothing stands above itself. Raises Conflict that names the circle where its ties are seen."""
     after: Mapping[UUID, set[UUID]] = defaultdict(set, {source: set(targets)})
     front, passed = set(targets), {source}
+    known: list[Relationship] = []
     while front:
-        for one in await _ties(tx, scope, scope_id, front):
-            if one.type == type_ and one.source in front:
-                after[one.source].add(one.target)
+        ties = await _leading_on(tx, scope, scope_id, front, {type_})
+        for one in ties:
+            after[one.source].add(one.target)
+        known += ties
         passed |= front
         front = {end for one in front for end in after[one]} - passed
     if circle := circle_in(after):
-        inside = (one for one in await _ties(tx, scope, scope_id, circle) if {one.source, one.target} <= set(circle))
+        inside = (one for one in known if {one.source, one.target} <= set(circle))
         way = f": {' -> '.join(map(str, circle))}" if all(map(seen, inside)) else ""
         raise Conflict(f"these would be {type_} in a circle{way}", param=param)
 
@@ -600,8 +614,8 @@ async def _require_acyclic_through(
     tx: Transaction, scope: Scope, scope_id: int, root: UUID, param: str, seen: Seen
 ) -> None:
     """What ties one to others closes no circle. Raises Conflict."""
-    ties = [tie for tie in await _ties(tx, scope, scope_id, [root]) if tie.source == root]
-    for type_ in sorted(HIERARCHIES & {tie.type for tie in ties}):
+    ties = await _leading_on(tx, scope, scope_id, [root], HIERARCHIES)
+    for type_ in sorted({tie.type for tie in ties}):
         ends = {tie.target for tie in ties if tie.type == type_}
         await _require_acyclic(tx, scope, scope_id, root, type_, ends, param, seen)
 

@@ -269,8 +269,8 @@ ORDER BY r.created_at DESC, r.relationship_id
 LIMIT $3;
 
 -- name: relationships_from
--- What ties these to others as it is said of these, by its id, from behind one on.
--- $1 tenant uuid, $2 entity_ids uuid[], $3 after uuid, $4 limit int8
+-- What ties these to others as it is said of these, by its id, from behind one on; in these ways (null: any).
+-- $1 tenant uuid, $2 entity_ids uuid[], $3 after uuid, $4 limit int8, $5 types text[]
 -- Uses: relationships_of_source, entities_pkey. Rows: relationship_id, source, type, target, memory_id, valid_from,
 -- valid_to, created_at.
 SELECT r.relationship_id, coalesce(s.merged_into, s.entity_id) AS source, r.type,
@@ -279,6 +279,7 @@ FROM relationships r
 JOIN entities s ON s.tenant_id = $1 AND s.entity_id = r.source_entity AND s.deleted_at IS NULL
 JOIN entities t ON t.tenant_id = $1 AND t.entity_id = r.target_entity AND t.deleted_at IS NULL
 WHERE r.tenant_id = $1 AND r.source_entity = ANY ($2) AND r.relationship_id > $3 AND r.deleted_at IS NULL
+  AND ($5::text[] IS NULL OR r.type = ANY ($5))
 ORDER BY r.relationship_id
 LIMIT $4;
 
