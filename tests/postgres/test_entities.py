@@ -14,7 +14,9 @@ import pytest
 
 from memory.adapters.postgres import entity_store
 from memory.adapters.postgres.audit import AuditLog
+from memory.adapters.postgres.database import Transaction
 from memory.adapters.postgres.entity_store import EntityStore
+from memory.adapters.postgres.queries import Query
 from memory.adapters.postgres.read_store import ReadStore
 from memory.adapters.postgres.records import Records
 from memory.audit import Note, noted
@@ -192,6 +194,35 @@ async def _merged(held: Held, into: UUID) -> UUID:
     """Another name of this one."""
     other = await held.add("parlour")
     return (await held.store.merge(held.scope, other, into, "open", now=T0, note=held.note())).entity_id
+
+
+async def test_one_named_by_thousands_of_memories_is_not_read_with_all_of_them(
+    postgres: TestDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    most = 0
+
+    async def counting(tx: Transaction, query: str | Query, *arguments: Any) -> list[Any]:
+        nonlocal most
+        rows = await fetch(tx, query, *arguments)
+        most = max(most, len(rows))
+        return rows
+
+    async with stores(postgres) as made:
+        await say(made, fact("berlin"))
+        postgres.psql(_MANY_ALIASES)
+        fetch = Transaction.fetch
+        monkeypatch.setattr(Transaction, "fetch", counting)
+        await say(made, fact("berlin"), day=1)
+    assert 0 < most < 100
+    assert postgres.psql("SELECT count(DISTINCT entity_id) FROM entity_aliases") == "2"
+
+
+_MANY_ALIASES = """
+SET session_replication_role = replica;
+INSERT INTO entity_aliases (tenant_id, entity_id, memory_id, fingerprint, scope_id)
+    SELECT tenant_id, entity_id, md5(n::text)::uuid, fingerprint, scope_id
+    FROM entity_aliases, generate_series(1, 500) n ON CONFLICT DO NOTHING
+"""
 
 
 async def test_an_export_has_every_tie_once_beyond_what_a_hop_looks_at(

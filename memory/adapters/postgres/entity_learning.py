@@ -85,7 +85,7 @@ async def _known(tx: Transaction, place: Place, query: str, named: Named, prints
     if not mine:
         return []
     given: dict[UUID, set[bytes]] = {}
-    for row in await tx.fetch("aliases_of_entities", place.tenant, [row["entity_id"] for row in mine]):
+    for row in await tx.fetch("names_of_entities", place.tenant, [row["entity_id"] for row in mine]):
         given.setdefault(row["entity_id"], set()).add(row["fingerprint"])
     roots: dict[UUID, _Known] = {}
     for row in mine:

@@ -22,19 +22,24 @@ DELETE FROM entity_aliases
 WHERE tenant_id = $1 AND entity_id = $2 AND memory_id = $3;
 
 -- name: entities_named
--- Those of a scope that have one of these names by a memory that holds, deleted ones too.
+-- Those of a scope that have one of these names by a memory that holds, deleted ones too. Of whom thousands of memories
+-- name, these are looked through from the newest on, to the first that holds.
 -- $1 tenant uuid, $2 scope_id int8, $3 fingerprints bytea[]
--- Uses: entity_aliases_of_name, entities_pkey, memories_pkey. Rows: fingerprint, entity_id, root, type, deleted_at,
--- changed_at.
-SELECT DISTINCT a.fingerprint, a.entity_id, coalesce(e.merged_into, e.entity_id) AS root, e.type, e.deleted_at,
-       e.changed_at
-FROM entity_aliases a
+-- Uses: entity_aliases_of_name, entity_aliases_pkey, entities_pkey, memories_pkey. Rows: fingerprint, entity_id, root,
+-- type, deleted_at, changed_at.
+SELECT a.fingerprint, a.entity_id, coalesce(e.merged_into, e.entity_id) AS root, e.type, e.deleted_at, e.changed_at
+FROM (SELECT DISTINCT fingerprint, entity_id FROM entity_aliases
+      WHERE tenant_id = $1 AND scope_id = $2 AND fingerprint = ANY ($3)) a
 CROSS JOIN LATERAL (SELECT entity_id, merged_into, type, deleted_at, changed_at FROM entities
                     WHERE tenant_id = $1 AND entity_id = a.entity_id LIMIT 1) e
-CROSS JOIN LATERAL (SELECT deleted_at, superseded_by, superseded_reason FROM memories
-                    WHERE tenant_id = $1 AND memory_id = a.memory_id LIMIT 1) m
-WHERE a.tenant_id = $1 AND a.scope_id = $2 AND a.fingerprint = ANY ($3)
-  AND m.deleted_at IS NULL AND (m.superseded_by IS NULL OR m.superseded_reason = 'same meaning');
+CROSS JOIN LATERAL (
+    SELECT FROM entity_aliases b
+    CROSS JOIN LATERAL (SELECT deleted_at, superseded_by, superseded_reason FROM memories
+                        WHERE tenant_id = $1 AND memory_id = b.memory_id LIMIT 1) m
+    WHERE b.tenant_id = $1 AND b.entity_id = a.entity_id AND b.fingerprint = a.fingerprint
+      AND m.deleted_at IS NULL AND (m.superseded_by IS NULL OR m.superseded_reason = 'same meaning')
+    ORDER BY b.memory_id DESC
+    LIMIT 1) h;
 
 -- name: named_then
 -- What the memories that give one of these names to those of a scope said at a moment.
@@ -52,17 +57,32 @@ CROSS JOIN LATERAL (SELECT * FROM memory_versions
 WHERE a.tenant_id = $1 AND a.scope_id = $2 AND a.fingerprint = ANY ($3);
 
 -- name: entities_once_named
--- Those of a scope that had one of these names by a memory that something took the place of, deleted ones too.
+-- Those of a scope that had one of these names by a memory that something took the place of, deleted ones too; looked
+-- through likewise.
 -- $1 tenant uuid, $2 scope_id int8, $3 fingerprints bytea[]
--- Uses: entity_aliases_of_name, entities_pkey, memories_pkey. Rows: fingerprint, entity_id, root, type, deleted_at.
-SELECT DISTINCT a.fingerprint, a.entity_id, coalesce(e.merged_into, e.entity_id) AS root, e.type, e.deleted_at
-FROM entity_aliases a
+-- Uses: entity_aliases_of_name, entity_aliases_pkey, entities_pkey, memories_pkey. Rows: fingerprint, entity_id, root,
+-- type, deleted_at.
+SELECT a.fingerprint, a.entity_id, coalesce(e.merged_into, e.entity_id) AS root, e.type, e.deleted_at
+FROM (SELECT DISTINCT fingerprint, entity_id FROM entity_aliases
+      WHERE tenant_id = $1 AND scope_id = $2 AND fingerprint = ANY ($3)) a
 CROSS JOIN LATERAL (SELECT entity_id, merged_into, type, deleted_at FROM entities
                     WHERE tenant_id = $1 AND entity_id = a.entity_id LIMIT 1) e
-CROSS JOIN LATERAL (SELECT deleted_at, superseded_by FROM memories
-                    WHERE tenant_id = $1 AND memory_id = a.memory_id LIMIT 1) m
-WHERE a.tenant_id = $1 AND a.scope_id = $2 AND a.fingerprint = ANY ($3)
-  AND m.deleted_at IS NULL AND m.superseded_by IS NOT NULL;
+CROSS JOIN LATERAL (
+    SELECT FROM entity_aliases b
+    CROSS JOIN LATERAL (SELECT deleted_at, superseded_by FROM memories
+                        WHERE tenant_id = $1 AND memory_id = b.memory_id LIMIT 1) m
+    WHERE b.tenant_id = $1 AND b.entity_id = a.entity_id AND b.fingerprint = a.fingerprint
+      AND m.deleted_at IS NULL AND m.superseded_by IS NOT NULL
+    ORDER BY b.memory_id DESC
+    LIMIT 1) h;
+
+-- name: names_of_entities
+-- Which names these have, each once, by however many memories.
+-- $1 tenant uuid, $2 entity_ids uuid[]
+-- Uses: entity_aliases_pkey. Rows: entity_id, fingerprint.
+SELECT DISTINCT entity_id, fingerprint
+FROM entity_aliases
+WHERE tenant_id = $1 AND entity_id = ANY ($2);
 
 -- name: aliases_of_entities
 -- By which memories these have which names.
