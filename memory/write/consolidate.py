@@ -47,8 +47,15 @@ log = logging.getLogger("memory_proxy.consolidate")
 LEASE_S: Final = 60.0
 SCOPES_AT_ONCE: Final = 1_000
 ROWS_AT_ONCE: Final = 2_000
-# Fewer where each row leads to many: a fact to its kin and its sayings, an episode to 60 turns, a month to 500.
-ROWS_OF_STEP: Final[Mapping[Step, int]] = {"duplicates": 500, "repeated": 500, "episodes": 100, "past": 100}
+# Fewer where each row leads to many: a fact to its kin and its sayings, an episode to 60 turns, a month to 500, a
+# summary to more with each time that its conversation went on.
+ROWS_OF_STEP: Final[Mapping[Step, int]] = {
+    "duplicates": 500,
+    "repeated": 500,
+    "summaries": 100,
+    "episodes": 100,
+    "past": 100,
+}
 NOTE_EVERY_S: Final = 1.0
 # A third of the time is work. At half of it a chat beside it took 1.18 times as long at the median (21 ms, two cores).
 REST_PER_WORK: Final = 2.0

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 
 import numpy as np
@@ -19,7 +19,7 @@ from memory.adapters.postgres.consolidate_store import ConsolidateStore
 from memory.adapters.postgres.database import Bounds
 from memory.adapters.postgres.sharing import Sharing
 from memory.config import Settings, load_settings
-from memory.consolidation import STEPS, Counted, Due, Lead, terms_of
+from memory.consolidation import STEPS, Counted, Due, Lead, Step, Window, terms_of
 from memory.errors import LeaseLost, NotFound, StoreUnavailable
 from memory.ids import new_id
 from memory.model import Entry, IndexRow, LedgerNode, Scope
@@ -680,6 +680,22 @@ async def summarised(night: Night, *said: str) -> tuple[Any, UUID]:
         store.scope(), made.session.session_id, summary, len(said), subject_id=SUBJECT, now=later
     )
     return made, summary.memory_id
+
+
+async def test_few_summaries_are_asked_about_at_once_since_each_leads_to_many_turns(night: Night) -> None:
+    """2,000 summaries of 60 turns each took longer than a statement may, and the night ended there."""
+
+    class Asked(ConsolidateStore):
+        most: ClassVar[dict[str, int]] = {}
+
+        async def window(self, tenant: UUID, scope_id: int, step: Step, *args: Any) -> Window:
+            self.most[step] = args[1]
+            return await super().window(tenant, scope_id, step, *args)
+
+    await summarised(night, BOAT)
+    night.now = T0 + DAY
+    assert await night.on(Asked(night.stores.database, "memory_embeddings_test_model_1d820189")).run(lambda *_: None)
+    assert Asked.most["summaries"] <= 100
 
 
 def summary_text(postgres: TestDatabase) -> str:
