@@ -731,6 +731,22 @@ async def test_a_conversation_of_thousands_of_turns_is_gone_through_within_a_sta
         assert len(await tx.fetch(name, *asked)) == found
 
 
+async def test_hundreds_of_thousands_of_ids_are_not_followed_in_one_statement(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of one person took a minute, which no statement may: each try began anew and no erasure ended."""
+    real, asked = Transaction.fetch, []
+
+    async def watching(tx: Transaction, query: str | Query, *arguments: Any) -> list[Any]:
+        if query == "made_of":
+            asked.append(len(arguments[1]))
+        return await real(tx, query, *arguments)
+
+    monkeypatch.setattr(Transaction, "fetch", watching)
+    assert await bench.parts.store.reach(Plan(), bench.stores.tenant, [new_id() for _ in range(12_000)]) == {}
+    assert max(asked) <= 5_000 and sum(asked) == 12_000
+
+
 @pytest.mark.parametrize("table", ["exchanges", "ledger", "provenance", "derivations", "memory_versions"])
 def test_the_rows_of_a_scope_are_found_without_all_others(postgres: TestDatabase, table: str) -> None:
     """`mp_erase_rows` goes through every table in one statement, which in a store of millions ran into its bound."""

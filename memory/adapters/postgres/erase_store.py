@@ -32,6 +32,7 @@ from memory.write.tombstones import called
 
 _PAGE_ROWS: Final = 2_000
 _ALL: Final = 1_000_000_000
+_IDS_AT_ONCE: Final = 5_000  # of a person's hundreds of thousands: no statement is to come near the bound of one
 _ROUNDS_MAX: Final = 8  # two as a rule: until the locks are had, and behind them
 Tombstone = tuple[TombstoneKind, bytes]
 Marks = Callable[[Iterable[UUID]], Sequence[Tombstone]]
@@ -97,6 +98,7 @@ class EraseStore(EraseJobs):
         """Every memory that a plan takes, with these turns, and its scope; copies that others are shown among them."""
         everything = [one.scope_id for one in await self.scopes(tenant)]
         async with self._database.transaction(tenant, everything, read_only=True) as tx:
+            await tx.run("plan_each_time")
             first = {*events, *plan.memories}
             first |= {row["memory_id"] for row in await tx.fetch("memories_of_scopes", tenant, plan.scope_ids)}
             first |= {row["memory_id"] for row in await tx.fetch("memories_of_sessions", tenant, list(plan.sessions))}
@@ -386,7 +388,8 @@ async def _taken_along(tx: Transaction, tenant: UUID, first: Iterable[UUID]) -> 
     taken: dict[UUID, Any] = {}
     more = list(first)
     while more:
-        taken |= {row["memory_id"]: row for row in await tx.fetch("made_of", tenant, more)}
+        for some in some_of(more, _IDS_AT_ONCE):
+            taken |= {row["memory_id"]: row for row in await tx.fetch("made_of", tenant, some)}
         more = [row["memory_id"] for row in await tx.fetch("ties_of_gone", tenant, list(taken))]
     return taken
 
