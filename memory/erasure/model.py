@@ -21,6 +21,17 @@ WHOLE: Final = frozenset({"user", "project"})
 
 
 @dataclass(frozen=True, slots=True)
+class Named:
+    """A scope with its names."""
+
+    scope_id: int
+    user: str
+    project: str
+    agent: str
+    visibility: str
+
+
+@dataclass(frozen=True, slots=True)
 class Target:
     """What somebody wants forgotten. `scope` is the caller's; `memory_ids`, `turn_ids`: what a query has found.
 
@@ -33,6 +44,14 @@ class Target:
     memory_ids: tuple[UUID, ...] = ()
     turn_ids: tuple[UUID, ...] = ()
     until: datetime | None = None
+
+    def is_about(self, one: Named) -> bool:
+        """Whether it may mean something of this scope."""
+        return (
+            one.project == self.value
+            if self.kind == "project"
+            else one.user == (self.value if self.kind == "user" else self.scope.user)
+        )
 
     def packed(self) -> bytes:
         """As bytes, to be sealed."""
@@ -48,17 +67,6 @@ class Target:
         memories, turns = (tuple(UUID(one) for one in some) for some in ids[:2])
         until = datetime.fromisoformat(ids[2]) if ids[2:] else None
         return cls(kind, value, Scope(tenant, user, project, agent), memories, turns, until)
-
-
-@dataclass(frozen=True, slots=True)
-class Named:
-    """A scope with its names."""
-
-    scope_id: int
-    user: str
-    project: str
-    agent: str
-    visibility: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -729,6 +730,35 @@ async def test_a_conversation_of_thousands_of_turns_is_gone_through_within_a_sta
     async with bench.stores.database.transaction(bench.stores.tenant, [scope_id]) as tx:
         await tx.run("plan_each_time")
         assert len(await tx.fetch(name, *asked)) == found
+
+
+async def test_of_all_scopes_those_that_something_goes_of_stand_first(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each row is held against each scope until its own is found: of 50,000, and once for all that goes."""
+    scopes = [bench.stores.scope(name) for name in ("ada", "eve", "zoe")]
+    for scope in scopes:
+        await bench.commit(
+            scope, "s", (f"what {scope.user} says is quite another matter", "and so is the answer to it")
+        )
+    seen: dict[str, set[str]] = defaultdict(set)
+
+    def watched(method: str) -> None:
+        real = getattr(Transaction, method)
+
+        async def watching(tx: Transaction, query: str | Query, *arguments: Any) -> Any:
+            if query in ("made_of", "erase_rows", "labels_of_scopes"):
+                seen[str(query)].add(await tx._connection.fetchval("SELECT current_setting('mp.scopes')"))
+            return await real(tx, query, *arguments)
+
+        monkeypatch.setattr(Transaction, method, watching)
+
+    watched("fetch")
+    watched("value")
+    own = f"{{{await bench.stores.write.scope_id(scopes[-1])}"
+    await bench.run(await bench.ask("user", "zoe", scopes[-1]))
+    assert seen["erase_rows"] == {own + "}"}
+    assert all(one.startswith(own + ",") for one in seen["made_of"] | seen["labels_of_scopes"])
 
 
 async def test_hundreds_of_thousands_of_ids_are_not_followed_in_one_statement(

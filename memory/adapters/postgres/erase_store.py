@@ -62,7 +62,8 @@ class EraseStore(EraseJobs):
     async def plan(self, target: Target) -> Plan:
         """What this target comes to now; an empty plan where there is nothing of it."""
         tenant = target.scope.tenant
-        everything = [one.scope_id for one in await self.scopes(tenant)]
+        named = await self.scopes(tenant)
+        everything = _all_of(named, [one.scope_id for one in named if target.is_about(one)])
         async with self._database.transaction(tenant, everything, read_only=True) as tx:
             if target.until is not None and target.kind == "query":
                 return await plan_until(tx, target, Plan(), target.until)  # its ids say all
@@ -96,7 +97,7 @@ class EraseStore(EraseJobs):
 
     async def reach(self, plan: Plan, tenant: UUID, events: Sequence[UUID]) -> dict[UUID, int]:
         """Every memory that a plan takes, with these turns, and its scope; copies that others are shown among them."""
-        everything = [one.scope_id for one in await self.scopes(tenant)]
+        everything = _all_of(await self.scopes(tenant), plan.touched)
         async with self._database.transaction(tenant, everything, read_only=True) as tx:
             await tx.run("plan_each_time")
             first = {*events, *plan.memories}
@@ -168,12 +169,13 @@ class EraseStore(EraseJobs):
         """Take it away with all that was made of it, and keep that away: `marks` has the tombstones of memories that
         none was made for. Of a user the name goes too. Rows by table.
         """
-        everything = [one.scope_id for one in await self.scopes(job.tenant_id)]
+        everything = _all_of(await self.scopes(job.tenant_id), items.touched())
         async with self._database.transaction(job.tenant_id, everything) as tx:
             await hold_fence(tx, LANE, fence)
             await tx.run("plan_each_time")
             counts = Counter(await _Deletion(tx, job, items, self.embeddings, marks, now, everything).run())
             if target.until is not None:
+                await tx.see(job.tenant_id, everything)
                 counts.update(await erase_bare(tx, target, items, target.until))
             if target.kind == "user":
                 counts["subjects"] = await tx.run("erase_subject", job.tenant_id, target.value)
@@ -238,12 +240,16 @@ class _Deletion:
         made, held, versions = await self._locked(partly)
         others = {one: row for one, row in made.items() if row["scope_id"] not in scopes}
         touched = sorted({*items.touched(), *(row["scope_id"] for row in others.values())})
+        await tx.see(tenant, touched)  # what goes lies here; whoever was given it anywhere
         marks = self._marks(made)
         kinds, digests = [kind for kind, _ in marks], [value for _, value in marks]
         await tx.run("add_tombstones", tenant, kinds, digests, self._job.requested_at)
         await self._note_survivors(list(made), [row["event_id"] for row in gone_turns], held, set(sessions), made)
         await self._let_go(others, versions)
+        await tx.see(tenant, self._everything)
         await self._retrievals(made, partly)
+        await tx.run("forget_where_shown", tenant, sessions)
+        await tx.see(tenant, touched)
         await tx.run("unname_successors", tenant, list(made))
         await tx.run("unname_events", tenant, touched, [str(one) for one in made])
         await self._rows("scope_id", scopes)
@@ -255,7 +261,6 @@ class _Deletion:
         self._counts["ledger"] += await tx.run("erase_nodes", tenant, *nodes)
         await self._rows("event_id", [row["event_id"] for row in single])
         await self._rows("session_id", sessions)
-        await tx.run("forget_where_shown", tenant, sessions)
         if any(row["kind"] == "document" for row in others.values()):
             self._counts["documents"] += len(await tx.fetch("erase_empty_documents", tenant, touched))
         await self._empty(partly)
@@ -434,6 +439,12 @@ async def _part(tx: Transaction, target: Target, scope_id: int) -> Plan:
 def _is_new(row: Any) -> bool:
     """Whether another memory made anew could not have this id: summaries and episodes have their session's."""
     return row["kind"] != "summary" and row["collection"] not in ("episode", "past", "month")
+
+
+def _all_of(named: Sequence[Named], first: Sequence[int]) -> list[int]:
+    """Every scope of a tenant, these at the head: Postgres goes through them for each row until it finds its own."""
+    head = dict.fromkeys(first)
+    return [*head, *(one.scope_id for one in named if one.scope_id not in head)]
 
 
 def _with_key(scope_id: int, keys: Mapping[int, bytes]) -> str:
