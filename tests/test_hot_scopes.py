@@ -8,7 +8,7 @@ import gc
 import threading
 import weakref
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, cast
 from uuid import UUID
@@ -490,6 +490,47 @@ async def test_while_many_ask_an_index_is_brought_up_to_date_now_and_then(
             heard.put_nowait(Announcement(SCOPE.tenant, 1, store.versions[1]))
             await asyncio.sleep(0.02)
             assert len(store.asked) == readings
+    keeping.cancel()
+
+
+class OfEach(Store):
+    """Every user sees the scope of that number."""
+
+    async def visible_scopes(self, scope: Scope) -> tuple[ScopeVersion, ...]:
+        return tuple(one for one in await super().visible_scopes(scope) if str(one.scope_id) == scope.user)
+
+
+async def test_an_announcement_is_held_against_the_indexes_that_have_its_scope(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not against the thousands that a proxy holds, for each exchange of anybody."""
+    store, users = OfEach(), [replace(SCOPE, user=str(number)) for number in range(1, 21)]
+    for user in users:
+        store.tell(int(user.user), "the cat sleeps all day")
+    hot = hot_of(store, staleness_ms=600_000)
+    held = [await hot.get(user, None) for user in users]
+    heard: asyncio.Queue[Announcement] = asyncio.Queue()
+    looked_at: list[HotScope] = []
+    real = HotScope.is_behind
+
+    def is_behind(one: HotScope, announced: Announcement) -> bool:
+        looked_at.append(one)
+        return real(one, announced)
+
+    async def listen() -> AsyncIterator[Announcement]:
+        while True:
+            yield await heard.get()
+
+    monkeypatch.setattr(HotScope, "is_behind", is_behind)
+    keeping = asyncio.create_task(hot.keep_up(listen))
+    store.tell(7, "and at night it does not")
+    heard.put_nowait(Announcement(SCOPE.tenant, 7, store.versions[7]))
+    await asyncio.sleep(0.05)
+    assert {id(one) for one in looked_at} == {id(held[6])} and len(held[6].index) == 2
+    hot.let_go(SCOPE.tenant, [7])
+    looked_at.clear()
+    store.tell(7, "and again")
+    heard.put_nowait(Announcement(SCOPE.tenant, 7, store.versions[7]))
+    await asyncio.sleep(0.02)
+    assert looked_at == []
     keeping.cancel()
 
 

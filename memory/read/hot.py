@@ -17,7 +17,7 @@ import gc
 import logging
 import time
 from collections import Counter, OrderedDict
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -160,6 +160,7 @@ class HotScopes:
         self._staleness_s = staleness_ms / 1000
         self._metrics = metrics
         self._scopes: OrderedDict[Scope, HotScope] = OrderedDict()
+        self._seeing: dict[int, dict[Scope, None]] = {}  # by scope that is announced, whose indexes hold it
         self._given_up: dict[Scope, tuple[float, MemoryProxyFault]] = {}  # until when a scope is not loaded, and why
         self._drops: Counter[UUID] = Counter()  # how often something of a tenant was let go of
         self._unfrozen_rows = 0
@@ -328,8 +329,9 @@ class HotScopes:
         while True:
             with contextlib.suppress(QueueUnavailable):
                 async for announced in listen():
-                    for scope, hot in list(self._scopes.items()):
-                        if scope.tenant == announced.tenant and hot.is_behind(announced):
+                    for scope in list(self._seeing.get(announced.scope_id, ())):
+                        hot = self._scopes.get(scope)
+                        if hot is not None and scope.tenant == announced.tenant and hot.is_behind(announced):
                             await self._follow(scope, hot, announced)
             await asyncio.sleep(_LISTEN_AGAIN_S)
 
@@ -416,7 +418,8 @@ class HotScopes:
         visible = await self._source.visible_scopes(scope)
         wanted: dict[int, int] = {v.scope_id: v.version for v in visible}
         if hot.reading or self._must_rebuild(hot, visible):
-            hot.index, hot.chains, hot.versions, hot.quoted = self._empty(), {}, {}, {}
+            hot.index, hot.chains, hot.quoted = self._empty(), {}, {}
+            self._hold(scope, hot, {})
             hot.weigh()
         if wanted != hot.versions:
             hot.visibility = _visibility(visible)
@@ -429,7 +432,7 @@ class HotScopes:
                 self._give_up(scope, hot, fault, _LOAD_AGAIN_S)
                 raise
             await self._count(scope.tenant, hot, {sid: version for sid, version in behind.items() if version})
-            hot.versions = dict(wanted)
+            self._hold(scope, hot, wanted)
             self._evict(scope)
         hot.reading, hot.confirmed_at = frozenset(), asked_at
 
@@ -474,11 +477,29 @@ class HotScopes:
                 held -= self._drop(scope)
         self._tell(held)
 
+    def _hold(self, scope: Scope, hot: HotScope, versions: Mapping[int, int]) -> None:
+        """Note what an index holds, and by which announcements it is found: there are thousands, and one for each
+        exchange of anybody.
+        """
+        if self._scopes.get(scope) is hot:
+            self._unlist(scope, hot.versions.keys() - versions.keys())
+            for scope_id in versions.keys() - hot.versions.keys():
+                self._seeing.setdefault(scope_id, {})[scope] = None
+        hot.versions = dict(versions)
+
+    def _unlist(self, scope: Scope, scope_ids: Iterable[int]) -> None:
+        for scope_id in scope_ids:
+            seeing = self._seeing[scope_id]
+            del seeing[scope]
+            if not seeing:
+                del self._seeing[scope_id]
+
     def _drop(self, scope: Scope) -> int:
         """Hold it no more; the bytes that it had."""
-        gone = self._scopes.pop(scope).bytes_held
-        self._freed_bytes += gone
-        return gone
+        gone = self._scopes.pop(scope)
+        self._unlist(scope, gone.versions)
+        self._freed_bytes += gone.bytes_held
+        return gone.bytes_held
 
     def _held_bytes(self) -> int:
         return sum(hot.bytes_held for hot in self._scopes.values())
