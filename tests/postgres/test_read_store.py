@@ -408,3 +408,30 @@ async def test_what_is_withdrawn_never_comes_back_and_another_attempt_is_given_s
     await store.write.commit(dataclasses.replace(late, nodes=(more, *late.nodes)), now=T0)
     found = await store.read.ledger(store.scope(), commit.session.session_id, [placed.chain])
     assert found == {placed.chain: b"more" if anew else WITHDRAWN}
+
+
+@pytest.mark.parametrize("name", ["session_of_chains", "session_that_went_on"])
+async def test_a_position_is_looked_up_where_one_of_many_scopes_holds_most_turns(
+    postgres: TestDatabase, name: str
+) -> None:
+    """Else all turns of one who has a hundred thousand are gone through for each position of a request."""
+    async with stores(postgres) as made:
+        await made.write.commit(exchange(made.scope(), "s", 0), now=T0)
+        scope_id = await made.write.scope_id(made.scope())
+        postgres.psql(
+            """
+            SET session_replication_role = replica;
+            INSERT INTO turns
+                SELECT (jsonb_populate_record(t, jsonb_build_object('event_id', md5(n::text)::uuid, 'session_id',
+                    md5(n::text)::uuid, 'chain', '\\x' || encode(sha256(n::text::bytea), 'hex'), 'source_id', n,
+                    'scope_id', CASE WHEN n % 2 = 0 THEN t.scope_id ELSE t.scope_id + n END))).*
+                FROM turns t, generate_series(1, 8000) n WHERE t.event_id = (SELECT event_id FROM turns LIMIT 1);
+            ANALYZE turns
+            """
+        )
+        asked = [made.tenant, scope_id, [digest("a"), digest("b")], T0][: 3 if name == "session_of_chains" else 4]
+        async with made.database.transaction(made.tenant, [scope_id], read_only=True, generic=True) as tx:
+            plan = await tx.fetch(
+                replace(made.database.queries[name], sql=f"EXPLAIN {made.database.queries[name].sql}"), *asked
+            )
+    assert any("turns_chain on turns" in row[0] for row in plan), [row[0] for row in plan]

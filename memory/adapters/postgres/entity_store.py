@@ -596,16 +596,14 @@ async def _require_acyclic(
     """With these ties nothing stands above itself. Raises Conflict that names the circle where its ties are seen."""
     after: Mapping[UUID, set[UUID]] = defaultdict(set, {source: set(targets)})
     front, passed = set(targets), {source}
-    known: list[Relationship] = []
     while front:
-        ties = await _leading_on(tx, scope, scope_id, front, {type_})
-        for one in ties:
+        for one in await _leading_on(tx, scope, scope_id, front, {type_}):
             after[one.source].add(one.target)
-        known += ties
         passed |= front
         front = {end for one in front for end in after[one]} - passed
     if circle := circle_in(after):
-        inside = (one for one in known if {one.source, one.target} <= set(circle))
+        ties = await _leading_on(tx, scope, scope_id, circle, {type_})
+        inside = (one for one in ties if {one.source, one.target} <= set(circle))
         way = f": {' -> '.join(map(str, circle))}" if all(map(seen, inside)) else ""
         raise Conflict(f"these would be {type_} in a circle{way}", param=param)
 

@@ -207,7 +207,9 @@ LEFT JOIN memory_access a ON a.tenant_id = $1 AND a.memory_id = m.memory_id;
 -- name: session_of_chains
 -- The session that has a chain position, the latest where several branches have it (of very many some are looked at). Not
 -- one whose first request brought the last position along: what its client had said for the assistant, a greeting or
--- examples, opens other conversations, too.
+-- examples, opens other conversations, too. Each is looked up by itself, and its scope among those that are seen: held
+-- against both, a scope seems as small to the planner as most are, and it would go through all turns of one who has a
+-- hundred thousand.
 -- $1 tenant uuid, $2 scope_id int8, $3 chains bytea[], as they follow each other
 -- Uses: turns_chain, sessions_pkey, turns_tenant_id_session_id_chain_key. Rows: chain, session_id, label.
 SELECT DISTINCT ON (t.chain) t.chain, s.session_id, s.label
@@ -215,7 +217,7 @@ FROM unnest($3::bytea[]) AS w (chain)
 CROSS JOIN LATERAL (
     SELECT has.chain, has.session_id, has.recorded_at, has.event_id
     FROM turns has
-    WHERE has.tenant_id = $1 AND has.scope_id = $2 AND has.chain = w.chain
+    WHERE has.tenant_id = $1 AND has.scope_id + 0 = $2 AND has.chain = w.chain
     LIMIT 32) AS t
 JOIN sessions s ON s.tenant_id = $1 AND s.session_id = t.session_id
 WHERE NOT EXISTS (
@@ -229,15 +231,20 @@ WHERE NOT EXISTS (
 ORDER BY t.chain, s.last_at DESC, t.recorded_at DESC, t.event_id DESC;
 
 -- name: session_that_went_on
--- The session in which a later request sent one of these positions as its history; the earliest such request.
+-- The session in which a later request sent one of these positions as its history; the earliest such request. Each
+-- position is looked up by itself, as in session_of_chains.
 -- $1 tenant uuid, $2 scope_id int8, $3 chains bytea[], $4 after timestamptz
 -- Uses: turns_chain, exchanges_pkey, sessions_pkey. Rows: session_id, label.
 SELECT s.session_id, s.label
-FROM turns t
-JOIN exchanges e ON e.tenant_id = t.tenant_id AND e.exchange_id = t.exchange_id
-JOIN sessions s ON s.tenant_id = t.tenant_id AND s.session_id = t.session_id
-WHERE t.tenant_id = $1 AND t.scope_id = $2 AND t.chain = ANY ($3)
-    AND e.arrived_at >= $4 AND t.occurred_at = e.arrived_at  -- an answer of its own would carry finished_at
+FROM unnest($3::bytea[]) AS w (chain)
+CROSS JOIN LATERAL (
+    SELECT session_id, exchange_id, occurred_at
+    FROM turns
+    WHERE tenant_id = $1 AND scope_id + 0 = $2 AND chain = w.chain
+    OFFSET 0) t
+JOIN exchanges e ON e.tenant_id = $1 AND e.exchange_id = t.exchange_id
+JOIN sessions s ON s.tenant_id = $1 AND s.session_id = t.session_id
+WHERE e.arrived_at >= $4 AND t.occurred_at = e.arrived_at  -- an answer of its own would carry finished_at
 ORDER BY e.arrived_at, e.exchange_id
 LIMIT 1;
 
