@@ -281,9 +281,8 @@ class EntityStore:
             await announce(tx, scope.tenant, scope_id, "created", [memory.memory_id], by="api", at=now)
             await witness(tx)
             just_before = UUID(int=new.relationship_id.int - 1)
-            rows = await tx.fetch(
-                "relationships_from", scope.tenant, await _with_members(tx, scope, [source]), just_before, 1
-            )
+            everybody = await _with_members(tx, scope, [source])
+            rows = await tx.fetch("relationships_from", scope.tenant, everybody, just_before, 1, None)
             for one in await _said(tx, scope, scope_id, rows):
                 if one.relationship_id == new.relationship_id:
                     return one
