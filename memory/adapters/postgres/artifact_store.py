@@ -95,7 +95,7 @@ class ArtifactStore:
         self, scope: Scope, artifact_id: UUID, version: int, memory: NewMemory, *, now: datetime, note: Note
     ) -> Artifact:
         """What is said of it from now on. Raises NotFound, Conflict: another version."""
-        scope_id, witness = await self._known(scope), await self._audit.witness(note)
+        scope_id, witness = await self._scopes.known(scope, _NONE), await self._audit.witness(note)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
             known = await tx.row("lock_artifact", scope.tenant, scope_id, artifact_id)
@@ -135,7 +135,7 @@ class ArtifactStore:
         version: int | None = None,
     ) -> list[Artifact]:
         """What is shown again, none where it is hidden."""
-        scope_id, witness = await self._known(scope), await self._audit.witness(note)
+        scope_id, witness = await self._scopes.known(scope, _NONE), await self._audit.witness(note)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
             found = await tx.row("lock_artifact", scope.tenant, scope_id, artifact_id)
@@ -154,7 +154,7 @@ class ArtifactStore:
 
     async def one(self, scope: Scope, artifact_id: UUID) -> Artifact:
         """One file. Raises NotFound."""
-        return await self.of_scope(scope.tenant, await self._known(scope), artifact_id)
+        return await self.of_scope(scope.tenant, await self._scopes.known(scope, _NONE), artifact_id)
 
     async def of_scope(self, tenant: UUID, scope_id: int, artifact_id: UUID) -> Artifact:
         """One file of a scope by its number, as a signed link names it. Raises NotFound."""
@@ -182,12 +182,6 @@ class ArtifactStore:
         return Page(tuple(found), cursor_of(last["created_at"], last["artifact_id"]) if last else None)
 
     # ------------------------------------------------------------ steps
-
-    async def _known(self, scope: Scope) -> ScopeId:
-        scope_id = await self._scopes.find(scope)
-        if scope_id is None:
-            raise NotFound(_NONE)
-        return scope_id
 
     async def _add_card(
         self, tx: Transaction, place: Place, memory: NewMemory, session_id: UUID | None, changed: int

@@ -35,6 +35,10 @@ class Witness(Protocol):
         """Of what it is besides, where only the act tells."""
 
 
+async def unseen(_tx: Transaction, *_: UUID) -> None:
+    """The witness of what nobody notes."""
+
+
 class AuditLog:
     """The chains of all tenants. `key_of` gives the key of a tenant's chain; may raise StoreUnavailable."""
 

@@ -26,7 +26,7 @@ from memory.audit import Note
 from memory.checkpoints import Checkpoint, CheckpointRow, Giving, NewCheckpoint, NewPart, PartState, StoredPart
 from memory.errors import Conflict, NotFound, TooLarge
 from memory.ids import new_id
-from memory.model import LedgerNode, Scope, ScopeId
+from memory.model import LedgerNode, Scope
 from memory.read.conversation import RESTORE
 from memory.read.restore import mark_of
 from memory.stored import Page
@@ -80,7 +80,7 @@ class CheckpointStore:
         witness = await self._audit.witness(note, *([given.note] if given else ()))
         place = Place(scope.tenant, scope_id, subject_id, self._ids(), now)
         seen = await self._seen(scope, scope_id)
-        source_id = await self._known(source) if source is not None else None
+        source_id = await self._scopes.known(source, _NONE) if source is not None else None
         within = seen if source_id is None else sorted({*seen, source_id})
         async with self._database.transaction(scope.tenant, within) as tx:
             if source_id is not None:  # before this scope's version: who ends a source has locked it before its copies
@@ -101,7 +101,7 @@ class CheckpointStore:
         """The next version of the checkpoint of this name. Raises NotFound, Conflict for another version than that it
         was made from.
         """
-        scope_id, witness = await self._known(scope), await self._audit.witness(note)
+        scope_id, witness = await self._scopes.known(scope, _NONE), await self._audit.witness(note)
         seen = await self._seen(scope, scope_id)
         async with self._database.transaction(scope.tenant, seen) as tx:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
@@ -118,7 +118,7 @@ class CheckpointStore:
 
     async def branch(self, scope: Scope, name: str, new_name: str, *, now: datetime, note: Note) -> Checkpoint:
         """Another name for the same parts, which goes on by itself. Raises NotFound, Conflict."""
-        scope_id, witness = await self._known(scope), await self._audit.witness(note)
+        scope_id, witness = await self._scopes.known(scope, _NONE), await self._audit.witness(note)
         seen = await self._seen(scope, scope_id)
         async with self._database.transaction(scope.tenant, seen) as tx:
             await tx.value("bump_scope", scope.tenant, scope_id)
@@ -138,7 +138,7 @@ class CheckpointStore:
         """Hide it, and the memories that were made for it alone. Raises NotFound,
         and Conflict for another `version`.
         """
-        scope_id, witness = await self._known(scope), await self._audit.witness(note)
+        scope_id, witness = await self._scopes.known(scope, _NONE), await self._audit.witness(note)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
             known = await _locked(tx, scope, scope_id, name)
@@ -156,7 +156,7 @@ class CheckpointStore:
         """Bring back the one of this name that was deleted last, within 30 days. Raises NotFound, TooLarge, Conflict
         where the name is taken by now, and what `may` does: then nothing changes.
         """
-        scope_id, witness = await self._known(scope), await self._audit.witness(note)
+        scope_id, witness = await self._scopes.known(scope, _NONE), await self._audit.witness(note)
         seen = await self._seen(scope, scope_id)
         async with self._database.transaction(scope.tenant, seen) as tx:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
@@ -177,7 +177,7 @@ class CheckpointStore:
 
     async def load(self, scope: Scope, checkpoint: Checkpoint, given: Giving, *, now: datetime) -> None:
         """Have a conversation's next message be given it, also where Redis forgets that."""
-        scope_id, witness = await self._known(scope), await self._audit.witness(given.note)
+        scope_id, witness = await self._scopes.known(scope, _NONE), await self._audit.witness(given.note)
         place = Place(scope.tenant, scope_id, UUID(int=0), checkpoint.row.checkpoint_id, now)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
             await _give(tx, place, checkpoint.version, given.session_id)
@@ -187,7 +187,7 @@ class CheckpointStore:
 
     async def one(self, scope: Scope, name: str, *, version: int | None = None) -> Checkpoint:
         """A checkpoint with its parts, in its current version or another. Raises NotFound."""
-        scope_id = await self._known(scope)
+        scope_id = await self._scopes.known(scope, _NONE)
         seen = await self._seen(scope, scope_id)
         async with self._database.transaction(scope.tenant, seen, read_only=True) as tx:
             return await _one(tx, scope, scope_id, seen, name, version)
@@ -214,7 +214,7 @@ class CheckpointStore:
 
     async def placed(self, scope: Scope, session_id: UUID, limit: int) -> list[tuple[UUID, str, int]]:
         """Facts and documents that a conversation was given, the newest first: id, kind, version."""
-        scope_id = await self._known(scope)
+        scope_id = await self._scopes.known(scope, _NONE)
         seen = await self._seen(scope, scope_id)
         async with self._database.transaction(scope.tenant, seen, read_only=True) as tx:
             asked = (session_id, _RETRIEVALS_LOOKED_THROUGH, limit)
@@ -277,12 +277,6 @@ class CheckpointStore:
                 for ordinal, one in enumerate(new.parts)
             ),
         )
-
-    async def _known(self, scope: Scope) -> ScopeId:
-        scope_id = await self._scopes.find(scope)
-        if scope_id is None:
-            raise NotFound(_NONE)
-        return scope_id
 
     async def _seen(self, scope: Scope, scope_id: int) -> list[int]:
         """The scopes whose memories a part may name: all that are visible."""

@@ -21,7 +21,7 @@ from memory.adapters.postgres.scopes import Scopes
 from memory.audit import Note
 from memory.documents import ChunkRecord, Citation, DocumentRecord, FileFacts, UploadRecord
 from memory.errors import Conflict, NotFound
-from memory.model import Scope, ScopeId
+from memory.model import Scope
 from memory.stored import Page
 from policies.lifetime import UNDO, never_deleted
 
@@ -59,7 +59,7 @@ class DocumentRecords:
 
     async def document(self, scope: Scope, document_id: UUID) -> DocumentRecord:
         """One document that is not deleted. Raises NotFound."""
-        scope_id = await self._known_scope(scope)
+        scope_id = await self._scopes.known(scope, _NONE)
         async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
             found = await _read(tx, scope, scope_id, document_id)
         if found.deleted_at is not None:
@@ -70,7 +70,7 @@ class DocumentRecords:
         self, scope: Scope, document_id: UUID, *, limit: int, start: int = 0, now: datetime | None = None
     ) -> Page[ChunkRecord]:
         """Chunks of a document in order, from one on, as they are `now`; the cursor is the number of the next one."""
-        scope_id = await self._known_scope(scope)
+        scope_id = await self._scopes.known(scope, _NONE)
         async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
             found = await tx.fetch("chunks_of_document", scope.tenant, document_id, start, limit + 1)
             ids = [row["memory_id"] for row in found[:limit]]
@@ -113,7 +113,7 @@ class DocumentRecords:
 
         Raises NotFound, and Conflict for another `version`.
         """
-        scope_id, tenant = await self._known_scope(scope), scope.tenant
+        scope_id, tenant = await self._scopes.known(scope, _NONE), scope.tenant
         witness = await self._audit.witness(note) if self._audit else None
         async with self._database.transaction(tenant, [scope_id]) as tx:
             bumped = await tx.value("bump_scope", tenant, scope_id)
@@ -139,7 +139,7 @@ class DocumentRecords:
 
         Raises NotFound, Conflict where another has its name by now, and what `may` does: then nothing changes.
         """
-        scope_id, tenant = await self._known_scope(scope), scope.tenant
+        scope_id, tenant = await self._scopes.known(scope, _NONE), scope.tenant
         witness = await self._audit.witness(note) if self._audit else None
         async with self._database.transaction(tenant, [scope_id]) as tx:
             version = await tx.value("bump_scope", tenant, scope_id)
@@ -157,12 +157,6 @@ class DocumentRecords:
             if witness is not None:
                 await witness(tx)
             return await _read(tx, scope, scope_id, document_id)
-
-    async def _known_scope(self, scope: Scope) -> ScopeId:
-        found = await self._scopes.find(scope)
-        if found is None:
-            raise NotFound(_NONE)
-        return found
 
 
 async def _read(tx: Transaction, scope: Scope, scope_id: int, document_id: UUID) -> DocumentRecord:

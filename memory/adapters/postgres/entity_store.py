@@ -33,7 +33,7 @@ from memory.adapters.postgres.scopes import Scopes
 from memory.audit import Note
 from memory.entities import Entity, Happening, NewEntity, NewRelationship, Relationship, Step, fingerprint, is_name
 from memory.errors import Conflict, NotFound, TooLarge
-from memory.model import NewMemory, Scope, ScopeId
+from memory.model import NewMemory, Scope
 from memory.stored import Page
 from policies.entity import HIERARCHIES, Told, Type
 from policies.graph import circle_in
@@ -102,7 +102,7 @@ class EntityStore:
         seen: Seen = everybody,
     ) -> Entity:
         """The next version of one. Raises NotFound, Conflict: another version, a name that another has, as `add`."""
-        scope_id, witness = await self._known(scope), await self._audit.witness(note)
+        scope_id, witness = await self._scopes.known(scope, _NONE), await self._audit.witness(note)
         place = Place(scope.tenant, scope_id, subject_id, new.entity_id, now)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
@@ -142,7 +142,7 @@ class EntityStore:
         """
         if entity_id == into:
             raise Conflict("one cannot be merged into itself", param="into")
-        scope_id, witness = await self._known(scope), await self._audit.witness(note)
+        scope_id, witness = await self._scopes.known(scope, _NONE), await self._audit.witness(note)
         place = Place(scope.tenant, scope_id, entity_id, entity_id, now)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
@@ -169,7 +169,7 @@ class EntityStore:
         """One that was merged stands for itself again, with those that had been merged into it by then. Raises
         NotFound, Conflict for one that was not.
         """
-        scope_id, witness = await self._known(scope), await self._audit.witness(note)
+        scope_id, witness = await self._scopes.known(scope, _NONE), await self._audit.witness(note)
         place = Place(scope.tenant, scope_id, entity_id, entity_id, now)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
@@ -224,7 +224,7 @@ class EntityStore:
         seen: Seen = everybody,
     ) -> list[Entity]:
         """What is shown again, none where it is hidden."""
-        scope_id, witness = await self._known(scope), await self._audit.witness(note)
+        scope_id, witness = await self._scopes.known(scope, _NONE), await self._audit.witness(note)
         place = Place(scope.tenant, scope_id, entity_id, entity_id, now)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
@@ -265,7 +265,7 @@ class EntityStore:
         """Tie two. Raises NotFound for one that is not there, Conflict for a circle where there can be none, as
         `merge`.
         """
-        scope_id, witness = await self._known(scope), await self._audit.witness(note)
+        scope_id, witness = await self._scopes.known(scope, _NONE), await self._audit.witness(note)
         place = Place(scope.tenant, scope_id, subject_id, new.relationship_id, now)
         memory = new.memory
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
@@ -300,7 +300,7 @@ class EntityStore:
         """Tie them no more; what was said by hand of it is hidden, a fact stays. Raises NotFound, and what `may` does
         of its label: then it stays.
         """
-        scope_id, witness = await self._known(scope), await self._audit.witness(note)
+        scope_id, witness = await self._scopes.known(scope, _NONE), await self._audit.witness(note)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
             known = await tx.row("lock_relationship", scope.tenant, scope_id, relationship_id)
@@ -407,18 +407,12 @@ class EntityStore:
     async def history(self, scope: Scope, entity_id: UUID) -> list[Step]:
         """How one became what it is, oldest first. Raises NotFound."""
         await self.one(scope, entity_id)
-        scope_id = await self._known(scope)
+        scope_id = await self._scopes.known(scope, _NONE)
         async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
             found = await tx.fetch("history_of_entity", scope.tenant, entity_id, HISTORY_MAX)
         return [Step(row["version"], row["what"], row["other"], row["actor"], row["at"]) for row in found]
 
     # ------------------------------------------------------------ steps
-
-    async def _known(self, scope: Scope) -> ScopeId:
-        scope_id = await self._scopes.find(scope)
-        if scope_id is None:
-            raise NotFound(_NONE)
-        return scope_id
 
     async def _add_card(self, tx: Transaction, place: Place, memory: NewMemory, changed: int) -> None:
         await add_own_memory(

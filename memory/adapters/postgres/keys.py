@@ -14,8 +14,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from memory.adapters.postgres.audit import Witness
-from memory.adapters.postgres.database import Database, Transaction
+from memory.adapters.postgres.audit import Witness, unseen
+from memory.adapters.postgres.database import Database
 from memory.envelope import seal
 from memory.errors import StoreUnavailable
 from memory.ids import new_id
@@ -25,10 +25,6 @@ from memory.stored import ApiKey
 from policies.api_key import PREFIX_BYTES, SECRET_BYTES, secret_of
 from policies.capability_token import root_of
 from policies.key_limits import NO_LIMITS, KeyLimits
-
-
-async def _unseen(_tx: Transaction, *_: UUID) -> None:
-    """Of what nobody notes."""
 
 
 class KeyStore:
@@ -84,7 +80,7 @@ class KeyStore:
         limits: KeyLimits = NO_LIMITS,
         ring: KeyRing | None = None,
         key_id: UUID | None = None,
-        witness: Witness = _unseen,
+        witness: Witness = unseen,
     ) -> tuple[UUID, str]:
         """A new key: its id, and the secret, which is shown once and never stored. `ring` lets it have tokens; the
         `witness` writes in its transaction, here and below: nothing is done that is not noted.
@@ -121,7 +117,7 @@ class KeyStore:
         former_until: datetime,
         redo: bool = False,
         ring: KeyRing | None = None,
-        witness: Witness = _unseen,
+        witness: Witness = unseen,
     ) -> str | None:
         """A new secret for a key; the one it has holds until `former_until`.
 
@@ -154,7 +150,7 @@ class KeyStore:
         async with self._database.transaction(None, read_only=True) as tx:
             return [_api_key(row) for row in await tx.fetch("api_keys_of_tenant", tenant)]
 
-    async def revoke_api_key(self, tenant: UUID, key_id: UUID, now: datetime, witness: Witness = _unseen) -> bool:
+    async def revoke_api_key(self, tenant: UUID, key_id: UUID, now: datetime, witness: Witness = unseen) -> bool:
         """Whether there was such a key in use."""
         async with self._database.transaction(tenant) as tx:
             done = await tx.run("revoke_api_key", tenant, key_id, now) == 1

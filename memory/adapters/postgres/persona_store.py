@@ -25,7 +25,7 @@ from memory.adapters.postgres.scopes import Scopes
 from memory.audit import Note
 from memory.errors import Conflict, NotFound, TooLarge
 from memory.ids import new_id
-from memory.model import Scope, ScopeId
+from memory.model import Scope
 from memory.personas import DESCRIPTION, INTERESTS, NewPersona, Persona
 from policies.labels import Sensitivity
 from policies.lifetime import UNDO, never_deleted
@@ -96,7 +96,7 @@ class PersonaStore:
         """The next version of the persona of this name; it may be less sensitive where it `lowers` the label. Raises
         NotFound, Conflict.
         """
-        scope_id, witness = await self._known(scope), await self._audit.witness(note)
+        scope_id, witness = await self._scopes.known(scope, _NONE), await self._audit.witness(note)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
             known = await _locked(tx, scope, scope_id, new.name)
@@ -111,7 +111,7 @@ class PersonaStore:
 
     async def delete(self, scope: Scope, name: str, *, version: int | None = None, now: datetime, note: Note) -> None:
         """Hide it. Raises NotFound, and Conflict for another `version`."""
-        scope_id, witness = await self._known(scope), await self._audit.witness(note)
+        scope_id, witness = await self._scopes.known(scope, _NONE), await self._audit.witness(note)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
             known = await _locked(tx, scope, scope_id, name)
@@ -126,7 +126,7 @@ class PersonaStore:
         """Bring back the one of this name that was deleted last, within 30 days. Raises NotFound, Conflict, TooLarge,
         and what `may` does: then nothing changes.
         """
-        scope_id, witness = await self._known(scope), await self._audit.witness(note)
+        scope_id, witness = await self._scopes.known(scope, _NONE), await self._audit.witness(note)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
             gone = await tx.row("deleted_persona", scope.tenant, scope_id, name)
@@ -144,7 +144,7 @@ class PersonaStore:
 
     async def one(self, scope: Scope, name: str, *, seen: Seen = everybody) -> Persona:
         """A persona. Raises NotFound, which says when it was deleted where its label is `seen`."""
-        scope_id = await self._known(scope)
+        scope_id = await self._scopes.known(scope, _NONE)
         async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
             return await _one(tx, scope, scope_id, name, seen)
 
@@ -156,12 +156,6 @@ class PersonaStore:
         async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
             found = await tx.fetch("personas_of_scope", scope.tenant, scope_id, PERSONAS_MAX)
             return await _with_words(tx, scope, scope_id, found)
-
-    async def _known(self, scope: Scope) -> ScopeId:
-        scope_id = await self._scopes.find(scope)
-        if scope_id is None:
-            raise NotFound(_NONE)
-        return scope_id
 
 
 def _taken() -> Conflict:

@@ -14,7 +14,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from memory.adapters.postgres import facts, procedures
-from memory.adapters.postgres.audit import AuditLog, Witness
+from memory.adapters.postgres.audit import AuditLog, Witness, unseen
 from memory.adapters.postgres.classify import classify
 from memory.adapters.postgres.cursors import Order, cursor_of, encoded, read_cursor, read_position
 from memory.adapters.postgres.database import Database, Transaction
@@ -48,6 +48,7 @@ from policies.lifetime import UNDO, never_deleted
 from policies.text import storable
 
 _NONE: Final = "there is no such memory in this scope"
+_EMPTY: Final = "nothing is stored in this scope"
 
 
 class Records:
@@ -78,7 +79,7 @@ class Records:
 
     async def session(self, scope: Scope, name: str) -> SessionRecord:
         """A conversation by what the client calls it, else by its id. Raises NotFound."""
-        scope_id = await self._known_scope(scope)
+        scope_id = await self._scopes.known(scope, _EMPTY)
         async with self._reading(scope, scope_id) as tx:
             row = await tx.row("session_by_label", scope.tenant, scope_id, storable(name))
             if row is None and (session_id := id_in(name)) is not None:
@@ -90,7 +91,7 @@ class Records:
     async def end_session(self, scope: Scope, name: str, now: datetime) -> SessionRecord:
         """Note that its client ended a conversation. Raises NotFound."""
         session = await self.session(scope, name)
-        scope_id = await self._known_scope(scope)
+        scope_id = await self._scopes.known(scope, _EMPTY)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
             await tx.run("end_session", scope.tenant, scope_id, session.session_id, now)
         return await self.session(scope, name)
@@ -106,7 +107,7 @@ class Records:
 
     async def session_labels(self, scope: Scope, session_id: UUID) -> tuple[str, ...]:
         """The sensitivities that turns of a session have, each once."""
-        scope_id = await self._known_scope(scope)
+        scope_id = await self._scopes.known(scope, _EMPTY)
         async with self._reading(scope, scope_id) as tx:
             found = await tx.fetch("labels_in_session", scope.tenant, scope_id, session_id)
         return tuple(row["sensitivity"] for row in found)
@@ -129,7 +130,7 @@ class Records:
         self, scope: Scope, session_id: UUID, *, limit: int, after_seq: int = -1
     ) -> Page[StoredTurn]:
         """The turns of a session in order; the cursor is the last number as text."""
-        scope_id = await self._known_scope(scope)
+        scope_id = await self._scopes.known(scope, _EMPTY)
         async with self._reading(scope, scope_id) as tx:
             found = await tx.fetch("turns_since", scope.tenant, scope_id, session_id, after_seq + 1, limit + 1)
         rows = tuple(StoredTurn(**row) for row in found[:limit])
@@ -171,7 +172,7 @@ class Records:
 
     async def memory(self, scope: Scope, memory_id: UUID, *, now: datetime | None = None) -> MemoryRecord:
         """One memory. Raises NotFound, also for one that is deleted, or expired `now`."""
-        scope_id = await self._known_scope(scope)
+        scope_id = await self._scopes.known(scope, _EMPTY)
         async with self._reading(scope, scope_id) as tx:
             found = await _read_memory(tx, scope, scope_id, memory_id)
         if found.expires_at is not None and found.expires_at <= (now or datetime.now(UTC)):
@@ -189,7 +190,7 @@ class Records:
         note: Note | None = None,
     ) -> MemoryRecord:
         """Change a memory made from `version`. Raises NotFound, Conflict when it has another version by now."""
-        scope_id, witness = await self._known_scope(scope), await self._witness(note)
+        scope_id, witness = await self._scopes.known(scope, _EMPTY), await self._witness(note)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
             locked = await tx.row("lock_memory", scope.tenant, scope_id, memory_id)
@@ -227,7 +228,7 @@ class Records:
 
         Raises NotFound, and Conflict for another `version`.
         """
-        scope_id, witness = await self._known_scope(scope), await self._witness(note)
+        scope_id, witness = await self._scopes.known(scope, _EMPTY), await self._witness(note)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
             locked = await tx.row("lock_memory", scope.tenant, scope_id, memory_id)
@@ -256,7 +257,7 @@ class Records:
         """Show a deleted memory again, within 30 days. Raises NotFound, Conflict for that of a deleted record, or what
         `may` does: then nothing changes.
         """
-        scope_id, witness = await self._known_scope(scope), await self._witness(note)
+        scope_id, witness = await self._scopes.known(scope, _EMPTY), await self._witness(note)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
             locked = await tx.row("lock_memory", scope.tenant, scope_id, memory_id)
@@ -282,7 +283,7 @@ class Records:
 
     async def retrieval(self, scope: Scope, retrieval_id: UUID) -> RetrievalRecord:
         """What one request was given. Raises NotFound."""
-        scope_id = await self._known_scope(scope)
+        scope_id = await self._scopes.known(scope, _EMPTY)
         async with self._reading(scope, scope_id) as tx:
             row = await tx.row("retrieval_by_id", scope.tenant, scope_id, retrieval_id)
         if row is None:
@@ -291,7 +292,7 @@ class Records:
 
     async def sealed_exchange(self, scope: Scope, exchange_id: UUID) -> SealedExchange:
         """The sealed parts of one exchange. Raises NotFound."""
-        scope_id = await self._known_scope(scope)
+        scope_id = await self._scopes.known(scope, _EMPTY)
         async with self._reading(scope, scope_id) as tx:
             row = await tx.row("exchange_sealed", scope.tenant, scope_id, exchange_id)
         if row is None:
@@ -379,20 +380,10 @@ class Records:
             await tx.run_many(self._add_embedding, ((*place, n, *span, vector) for n, (span, vector) in windows))
 
     async def _witness(self, note: Note | None) -> Witness:
-        return _unseen if note is None or self._audit is None else await self._audit.witness(note)
+        return unseen if note is None or self._audit is None else await self._audit.witness(note)
 
     def _reading(self, scope: Scope, scope_id: ScopeId) -> Any:
         return self._database.transaction(scope.tenant, [scope_id], read_only=True)
-
-    async def _known_scope(self, scope: Scope) -> ScopeId:
-        scope_id = await self._scopes.find(scope)
-        if scope_id is None:
-            raise NotFound("nothing is stored in this scope")
-        return scope_id
-
-
-async def _unseen(_tx: Transaction, *_: UUID) -> None:
-    """Of a change that nobody notes."""
 
 
 async def _read_memory(tx: Transaction, scope: Scope, scope_id: int, memory_id: UUID) -> MemoryRecord:

@@ -11,7 +11,7 @@ from typing import Final
 from uuid import UUID
 
 from memory.adapters.postgres.database import Database
-from memory.errors import StoreUnavailable
+from memory.errors import NotFound, StoreUnavailable
 from memory.model import Scope, ScopeId, ScopeVersion
 
 CACHE_SCOPES_MAX: Final = 50_000
@@ -36,6 +36,13 @@ class Scopes:
         drops = self._drops
         async with self._database.transaction(scope.tenant, read_only=True) as tx:
             return self._remember(scope, await tx.value("find_scope", *_names(scope)), drops)
+
+    async def known(self, scope: Scope, otherwise: str) -> ScopeId:
+        """The same; raises NotFound in these words where there is none."""
+        found = await self.find(scope)
+        if found is None:
+            raise NotFound(otherwise)
+        return found
 
     async def ensure(self, scope: Scope) -> ScopeId:
         """The id of a scope, made when it is new."""

@@ -31,7 +31,7 @@ from memory.adapters.postgres.scopes import Scopes
 from memory.audit import Note
 from memory.errors import Conflict, NotFound, TooLarge
 from memory.ids import new_id
-from memory.model import Scope, ScopeId, SessionRef
+from memory.model import Scope, SessionRef
 from memory.stored import Page
 from memory.tasks import WORDS, CheckpointNamed, NewTask, Task, TaskChange, TaskStep
 from policies.graph import circle_in
@@ -117,7 +117,7 @@ class TaskStore:
         """The next version of a task. Raises NotFound: the task, a need, the checkpoint; Conflict: another version, a
         move that is none, a circle; TooLarge where it is taken up again beside too many.
         """
-        scope_id, witness = await self._known(scope), await self._audit.witness(note)
+        scope_id, witness = await self._scopes.known(scope, _NONE), await self._audit.witness(note)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
             known = await _locked(tx, scope, scope_id, task_id)
@@ -170,7 +170,7 @@ class TaskStore:
         version: int | None = None,
     ) -> list[Task]:
         """What is shown again, none where it is hidden."""
-        scope_id, witness = await self._known(scope), await self._audit.witness(note)
+        scope_id, witness = await self._scopes.known(scope, _NONE), await self._audit.witness(note)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
             found = await tx.row("lock_task", scope.tenant, scope_id, task_id)
@@ -238,16 +238,10 @@ class TaskStore:
     async def history(self, scope: Scope, task_id: UUID) -> list[TaskStep]:
         """How a task came where it is, oldest first. Raises NotFound."""
         await self.one(scope, task_id)
-        scope_id = await self._known(scope)
+        scope_id = await self._scopes.known(scope, _NONE)
         async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
             found = await tx.fetch("history_of_task", scope.tenant, task_id, HISTORY_MAX)
         return [TaskStep(row["version"], row["was"], row["status"], row["actor"], row["at"]) for row in found]
-
-    async def _known(self, scope: Scope) -> ScopeId:
-        scope_id = await self._scopes.find(scope)
-        if scope_id is None:
-            raise NotFound(_NONE)
-        return scope_id
 
 
 def _only(found: Sequence[Task]) -> Task:
