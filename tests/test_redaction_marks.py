@@ -35,7 +35,7 @@ SOURCES = (
     "memory/adapters/secret_hidden.py",
     "memory/adapters/secret_samples.py",
 )
-KNOWN = {"5": "193cee3ea68b5562"}
+KNOWN = {"5": "ee6f6bd08a3983ec"}
 REDACTOR = Redactor(secret_detectors())
 KEY = "ghp" + "_" + "a1B" + "".join(random.Random(8).choices(string.ascii_letters + string.digits, k=33))
 
