@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
@@ -81,6 +81,10 @@ class Relationship:
     valid_from: datetime | None
     valid_to: datetime | None
     created_at: datetime
+
+
+Seen = Callable[[Entity | Relationship], bool]
+"""Whether who asks may be told of one."""
 
 
 @dataclass(frozen=True, slots=True)

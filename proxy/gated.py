@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final, TypeVar
 from uuid import UUID
 
@@ -84,6 +85,11 @@ def readable(holder: Holder, rows: Iterable[T], item_of: Callable[[T], Item]) ->
     if holder.capabilities is None:
         return list(rows)
     return [row for row in rows if filter_read(holder, item_of(row)).allowed]
+
+
+def sees(holder: Holder, label: Sensitivity) -> bool:
+    """Whether what the holder's tenant keeps with this label may be told of at all."""
+    return bool(readable(holder, [label], partial(Item, holder.tenant)))
 
 
 def require_readable(holder: Holder, item: Item, what: str) -> None:

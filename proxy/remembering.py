@@ -24,7 +24,7 @@ from memory.config import Settings
 from memory.errors import MemoryProxyFault
 from memory.ids import new_id
 from memory.keys import KeyRing
-from memory.model import Entry, IndexRow, Recall, Rung, Vector, Withdrawn
+from memory.model import Entry, Recall, Rung, Vector, Withdrawn
 from memory.off_loop import off_loop
 from memory.passage import lap
 from memory.read.conversation import (
@@ -45,11 +45,10 @@ from memory.read.recall import Question, Recaller
 from memory.read.restore import WHY, InPrompt, Restorer, given_in_time, restored_in_time, styled_in_time
 from memory.read.working import WorkingContexts
 from memory.read.working_lines import affordable, with_working
-from policies.gate import Holder, Item
 from policies.labels import Sensitivity
 from proxy.capture import Capture
 from proxy.cutting import Cut, bytes_of, cut_at, cut_for, is_cut, members_of
-from proxy.gated import holder_of, let_through, readable, within
+from proxy.gated import holder_of, let_through, sees, within
 from proxy.identity import Ask, Credential
 from proxy.prompt import (
     ANSWER_TOKENS_RESERVED,
@@ -280,7 +279,7 @@ class Remembering:
             restored = await given_in_time(restored, found, self._left_s(asked))
         if ask.persona is None:
             return restored
-        style = self._parts.personas.of(ask.scope, ask.persona, where, now, seen=partial(_may_see, holder))
+        style = self._parts.personas.of(ask.scope, ask.persona, where, now, seen=partial(sees, holder))
         return await styled_in_time(restored, style, self._left_s(asked))
 
     def _left_s(self, asked: Asked) -> float:
@@ -529,11 +528,6 @@ class Remembering:
         scope, session, found = asked.ask.scope, has.conversation.session, has.kept.found
         work = self._parts.ledgers.note(scope, session, entries, found, withdrawn, anew=anew, cut=cut, drops=has.drops)
         return self._parts.capture.in_background(noted(work))
-
-
-def _may_see(holder: Holder, persona: IndexRow) -> bool:
-    """Whether a persona is there for the caller at all, as its own calls say."""
-    return bool(readable(holder, [Sensitivity(persona.sensitivity)], partial(Item, holder.tenant)))
 
 
 def _cap(asked: Asked) -> int | None:

@@ -21,6 +21,7 @@ from memory.read.items import Filter
 from memory.read.recall import as_candidate
 from memory.read.restore import may_be_given
 from policies.checkpoint import LABELS
+from policies.labels import Sensitivity
 from policies.persona import BUILT_IN, Style, rendered
 
 WHY: Final = "the style that the request asks for"
@@ -54,7 +55,7 @@ class Personas:
         where: Filter,
         now: datetime,
         *,
-        seen: Callable[[IndexRow], bool] = lambda _: True,
+        seen: Callable[[Sensitivity], bool] = lambda _: True,
     ) -> tuple[Candidate, ...]:
         """What a prompt is given: the persona named, then the facets. Raises NotFound, also for one that is not `seen`
         by whoever asks, StoreUnavailable.
@@ -70,7 +71,7 @@ class Personas:
         return tuple(replace(one, seq=place) for place, one in enumerate(given))
 
     async def _saved(
-        self, scope: Scope, name: str, where: Filter, now: datetime, seen: Callable[[IndexRow], bool]
+        self, scope: Scope, name: str, where: Filter, now: datetime, seen: Callable[[Sensitivity], bool]
     ) -> list[Candidate]:
         memory_id = await self._store.persona(scope, name)
         if memory_id is None:
@@ -78,7 +79,7 @@ class Personas:
         visible = await self._store.visible_scopes(scope)
         where = where.among({one.scope_id: one.visibility for one in visible})
         rows = await self._store.standing(scope.tenant, [one.scope_id for one in visible], [memory_id])
-        if not all(seen(one.row) for one in rows):
+        if not all(seen(Sensitivity(one.row.sensitivity)) for one in rows):
             raise _none()
         shown = [one.row for one in rows if not one.hidden and may_be_given(one.row, where, now)]
         return [_candidate(self._clean(row)) for row in shown]

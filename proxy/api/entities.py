@@ -16,7 +16,7 @@ from uuid import UUID
 from aiohttp import web
 
 from memory.audit import Note, noted
-from memory.entities import CARD, Entity, NewEntity, NewRelationship, Relationship
+from memory.entities import CARD, Entity, NewEntity, NewRelationship, Relationship, Seen
 from memory.errors import Conflict, MemoryInvalid, NotFound, Unprocessable
 from memory.ids import new_id
 from memory.model import NewMemory
@@ -40,7 +40,6 @@ from proxy.api.asking import (
 )
 from proxy.api.copies import Copy
 from proxy.api.entity_words import edges_of, entity_said, hops_from, path_said, relationship_said
-from proxy.api.keeps_entities import Seen
 from proxy.api.memories import version_in
 from proxy.api.paging import PARAMETERS, page_of
 from proxy.api.parts import OwnParts

@@ -8,15 +8,12 @@ from typing import Protocol
 from uuid import UUID
 
 from memory.audit import Note
-from memory.entities import Entity, NewEntity, NewRelationship, Relationship, Step
+from memory.entities import Entity, NewEntity, NewRelationship, Relationship, Seen, Step
 from memory.model import Scope
 from memory.stored import Page
 from policies.entity import Type
 from policies.labels import Sensitivity
 from proxy.api.paging import Order
-
-Seen = Callable[[Entity | Relationship], bool]
-"""Whether the caller may be told of one."""
 
 
 class KeepsEntities(Protocol):

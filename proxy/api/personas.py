@@ -8,7 +8,7 @@ Conflict, TooLarge, VersionRequired, Unprocessable, StoreUnavailable.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Final
@@ -31,7 +31,7 @@ from proxy.api.parts import OwnParts
 from proxy.api.schemas_persona import PersonaAsked, PersonaDeleted, PersonaList, PersonaPatch, PersonaSaid
 from proxy.api.screening import require_quotable
 from proxy.api.vectors import memory_of_record
-from proxy.gated import may_show, readable, require_readable, require_writable
+from proxy.gated import may_show, readable, require_readable, require_writable, sees
 
 EXTRACTOR: Final = "persona/1"
 _require_quotable: Final = partial(require_quotable, instead="say what you like, not what it is to do")
@@ -136,7 +136,7 @@ class PersonaCalls:
         return _shown(back)
 
     async def _known(self, caller: Caller, holder: Holder, name: str) -> Persona:
-        known = await self._parts.personas.one(caller.scope, name, seen=seen_by(caller, holder))
+        known = await self._parts.personas.one(caller.scope, name, seen=partial(sees, holder))
         require_readable(holder, _item_of(caller, known), "persona")
         return known
 
@@ -201,11 +201,6 @@ def _note(caller: Caller, what: str, name: str) -> Note:
 
 def _item_of(caller: Caller, one: Persona) -> Item:
     return Item(caller.scope.tenant, Sensitivity(one.sensitivity))
-
-
-def seen_by(caller: Caller, holder: Holder) -> Callable[[Sensitivity], bool]:
-    """Whether the caller may be told of a persona with this label."""
-    return lambda label: bool(readable(holder, [label], partial(Item, caller.scope.tenant)))
 
 
 def _shown(one: Persona) -> web.Response:

@@ -39,11 +39,10 @@ from proxy.api.checkpoint_words import require_own_seen
 from proxy.api.conversation_parts import Words, words_of
 from proxy.api.memories import item_of
 from proxy.api.parts import OwnParts
-from proxy.api.personas import seen_by
 from proxy.api.schemas_checkpoint import CheckpointAsked, CheckpointPatch
 from proxy.api.screening import require_quotable
 from proxy.api.vectors import vectors_of
-from proxy.gated import readable, require_readable
+from proxy.gated import readable, require_readable, sees
 
 EXTRACTOR: Final = "checkpoint/1"
 # How long a save waits for what was said a moment ago to be stored: the answer leaves before that.
@@ -224,7 +223,7 @@ class Saving:
             facets = {**BUILT_IN[style.name], **facets}
         elif style.name:
             try:
-                name, seen = caller.credential.hide(style.name), seen_by(caller, holder)
+                name, seen = caller.credential.hide(style.name), partial(sees, holder)
                 known = await self._parts.personas.one(caller.scope, name, seen=seen)
                 item = Item(caller.scope.tenant, Sensitivity(known.sensitivity))
                 require_readable(holder, item, "persona")

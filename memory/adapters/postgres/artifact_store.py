@@ -21,6 +21,7 @@ from memory.adapters.postgres.outbox import announce
 from memory.adapters.postgres.own_memory import (
     add_next_version,
     add_own_memory,
+    only,
     require_turn,
     require_version,
     standing_by_id,
@@ -89,7 +90,7 @@ class ArtifactStore:
                 await announce(tx, scope.tenant, scope_id, "created", [new.memory.memory_id], by="api", at=now)
                 await witness(tx)
             kept = await _by_id(tx, scope.tenant, scope_id, known or new.artifact_id)
-        return _only(kept), known is not None
+        return only(kept, _NONE), known is not None
 
     async def change(
         self, scope: Scope, artifact_id: UUID, version: int, memory: NewMemory, *, now: datetime, note: Note
@@ -108,7 +109,7 @@ class ArtifactStore:
             )
             await tx.run("change_artifact", scope.tenant, artifact_id, version + 1, now)
             await witness(tx)
-            return _only(await _by_id(tx, scope.tenant, scope_id, artifact_id))
+            return only(await _by_id(tx, scope.tenant, scope_id, artifact_id), _NONE)
 
     async def delete(
         self, scope: Scope, artifact_id: UUID, *, version: int | None = None, now: datetime, note: Note
@@ -122,7 +123,7 @@ class ArtifactStore:
         self, scope: Scope, artifact_id: UUID, *, now: datetime, note: Note, may: Callable[[Artifact], None]
     ) -> Artifact:
         """Bring it back, within 30 days. Raises NotFound, and what `may` does: then nothing changes."""
-        return _only(await self._hide(scope, artifact_id, None, now, note, may))
+        return only(await self._hide(scope, artifact_id, None, now, note, may), _NONE)
 
     async def _hide(
         self,
@@ -159,7 +160,7 @@ class ArtifactStore:
     async def of_scope(self, tenant: UUID, scope_id: int, artifact_id: UUID) -> Artifact:
         """One file of a scope by its number, as a signed link names it. Raises NotFound."""
         async with self._database.transaction(tenant, [scope_id], read_only=True) as tx:
-            return _only(await _by_id(tx, tenant, scope_id, artifact_id))
+            return only(await _by_id(tx, tenant, scope_id, artifact_id), _NONE)
 
     async def page(
         self,
@@ -261,12 +262,6 @@ async def _same(
     found = await _by_id(tx, tenant, scope_id, *(UUID(int=row["artifact_id"].int) for row in rows))
     known = {one.artifact_id for one in found if seen(one)}
     return next((row["artifact_id"] for row in rows if row["artifact_id"] in known), None)
-
-
-def _only(found: Sequence[Artifact]) -> Artifact:
-    if not found:
-        raise NotFound(_NONE)
-    return found[0]
 
 
 async def _by_id(tx: Transaction, tenant: UUID, scope_id: int, *artifact_ids: UUID) -> list[Artifact]:

@@ -23,6 +23,7 @@ from memory.adapters.postgres.outbox import announce
 from memory.adapters.postgres.own_memory import (
     add_next_version,
     add_own_memory,
+    only,
     require_turn,
     require_version,
     standing_by_id,
@@ -31,7 +32,17 @@ from memory.adapters.postgres.own_memory import (
 from memory.adapters.postgres.rows import Place
 from memory.adapters.postgres.scopes import Scopes
 from memory.audit import Note
-from memory.entities import Entity, Happening, NewEntity, NewRelationship, Relationship, Step, fingerprint, is_name
+from memory.entities import (
+    Entity,
+    Happening,
+    NewEntity,
+    NewRelationship,
+    Relationship,
+    Seen,
+    Step,
+    fingerprint,
+    is_name,
+)
 from memory.errors import Conflict, NotFound, TooLarge
 from memory.model import NewMemory, Scope
 from memory.stored import Page
@@ -44,7 +55,6 @@ EDGES_MAX: Final = 1_000
 HISTORY_MAX: Final = 10_000
 _NONE: Final = "there is no such entity in this scope"
 _NO_TIE: Final = "there is no such relationship in this scope"
-Seen = Callable[[Entity | Relationship], bool]
 
 
 def everybody(_: Entity | Relationship) -> bool:
@@ -87,7 +97,7 @@ class EntityStore:
             await _step(tx, place, new.entity_id, 1, "added", None, actor)
             await announce(tx, scope.tenant, scope_id, "created", [card_id], by="api", at=now)
             await witness(tx)
-            return _only(await _by_id(tx, scope, scope_id, [new.entity_id]))
+            return only(await _by_id(tx, scope, scope_id, [new.entity_id]), _NONE)
 
     async def change(
         self,
@@ -124,7 +134,7 @@ class EntityStore:
             await _name(tx, scope, scope_id, new.entity_id, card_id, new.told)
             await _step(tx, place, new.entity_id, version + 1, "changed", None, actor)
             await witness(tx)
-            return _only(await _by_id(tx, scope, scope_id, [new.entity_id]))
+            return only(await _by_id(tx, scope, scope_id, [new.entity_id]), _NONE)
 
     async def merge(
         self,
@@ -163,7 +173,7 @@ class EntityStore:
             await _step(tx, place, entity_id, one["version"] + 1, "merged", into, actor)
             await _step(tx, place, into, other["version"] + 1, "took", entity_id, actor)
             await witness(tx)
-            return _only(await _by_id(tx, scope, scope_id, [into]))
+            return only(await _by_id(tx, scope, scope_id, [into]), _NONE)
 
     async def split(self, scope: Scope, entity_id: UUID, actor: str, *, now: datetime, note: Note) -> Entity:
         """One that was merged stands for itself again, with those that had been merged into it by then. Raises
@@ -185,7 +195,7 @@ class EntityStore:
             await _step(tx, place, entity_id, known["version"] + 1, "split", root, actor)
             await _step(tx, place, root, other["version"] + 1, "gave", entity_id, actor)
             await witness(tx)
-            return _only(await _by_id(tx, scope, scope_id, [entity_id]))
+            return only(await _by_id(tx, scope, scope_id, [entity_id]), _NONE)
 
     async def delete(
         self, scope: Scope, entity_id: UUID, actor: str, *, version: int | None = None, now: datetime, note: Note
@@ -209,7 +219,7 @@ class EntityStore:
         """Bring it back, within 30 days. Raises NotFound, TooLarge, Conflict for a circle of its ties, a name that was
         taken since, or where the one that it is merged into is deleted, and what `may` does: then nothing changes.
         """
-        return _only(await self._hide(scope, entity_id, None, actor, now, note, may, seen=seen))
+        return only(await self._hide(scope, entity_id, None, actor, now, note, may, seen=seen), _NONE)
 
     async def _hide(
         self,
@@ -356,7 +366,7 @@ class EntityStore:
 
     async def one(self, scope: Scope, entity_id: UUID) -> Entity:
         """One of them. Raises NotFound."""
-        return _only(await self.some(scope, [entity_id]))
+        return only(await self.some(scope, [entity_id]), _NONE)
 
     async def some(self, scope: Scope, entity_ids: Sequence[UUID]) -> list[Entity]:
         """Those of these that are there."""
@@ -418,12 +428,6 @@ class EntityStore:
         await add_own_memory(
             tx, place, memory, "entity", session_id=None, changed=changed, add_embedding=self._add_embedding
         )
-
-
-def _only(found: Sequence[Entity]) -> Entity:
-    if not found:
-        raise NotFound(_NONE)
-    return found[0]
 
 
 async def _by_id(tx: Transaction, scope: Scope, scope_id: int, entity_ids: Sequence[UUID]) -> list[Entity]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 from uuid import UUID
 
 from memory.adapters.postgres import batch, rows
@@ -25,6 +25,8 @@ from memory.model import NewMemory, Unless
 from memory.stored import Digests
 from policies.labels import Sensitivity, derived_sensitivity, is_sealed
 from policies.lifetime import UNDO, never_deleted
+
+T = TypeVar("T")
 
 Collection = Literal["checkpoint", "persona", "task", "entity", "artifact"]
 _RECALLED: Final = frozenset({"task", "entity", "artifact"})
@@ -118,6 +120,13 @@ def require_turn(record: Any, kind: str, at: datetime | None, now: datetime) -> 
     if record is None or gone != (at is None) or (gone and record["deleted_at"] < now - UNDO):
         raise NotFound(f"there is no such {kind} in this scope" if at else never_deleted(kind))
     return record
+
+
+def only(found: Sequence[T], otherwise: str) -> T:
+    """The first, which is the one that was asked for. Raises NotFound in these words where there is none."""
+    if not found:
+        raise NotFound(otherwise)
+    return found[0]
 
 
 def require_version(known: Any, version: int | None, kind: str) -> None:

@@ -21,6 +21,7 @@ from memory.adapters.postgres.outbox import announce
 from memory.adapters.postgres.own_memory import (
     add_next_version,
     add_own_memory,
+    only,
     require_turn,
     require_version,
     standing_by_id,
@@ -141,7 +142,7 @@ class TaskStore:
             step = (task_id, version + 1, scope_id, known["status"], new.status, actor, now)
             await tx.run("add_task_step", scope.tenant, *step)
             await witness(tx)
-            return _only(await _by_id(tx, scope, scope_id, [task_id]))
+            return only(await _by_id(tx, scope, scope_id, [task_id]), _NONE)
 
     async def delete(
         self, scope: Scope, task_id: UUID, *, version: int | None = None, now: datetime, note: Note
@@ -157,7 +158,7 @@ class TaskStore:
         """Bring it back, within 30 days. Raises NotFound, TooLarge, Conflict for a circle that would be closed, and
         what `may` does: then nothing changes.
         """
-        return _only(await self._hide(scope, task_id, None, now, note, may))
+        return only(await self._hide(scope, task_id, None, now, note, may), _NONE)
 
     async def _hide(
         self,
@@ -194,7 +195,7 @@ class TaskStore:
 
     async def one(self, scope: Scope, task_id: UUID) -> Task:
         """A task. Raises NotFound."""
-        return _only(await self.some(scope, [task_id]))
+        return only(await self.some(scope, [task_id]), _NONE)
 
     async def some(self, scope: Scope, task_ids: Sequence[UUID]) -> list[Task]:
         """Those of these tasks that are there."""
@@ -242,12 +243,6 @@ class TaskStore:
         async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
             found = await tx.fetch("history_of_task", scope.tenant, task_id, HISTORY_MAX)
         return [TaskStep(row["version"], row["was"], row["status"], row["actor"], row["at"]) for row in found]
-
-
-def _only(found: Sequence[Task]) -> Task:
-    if not found:
-        raise NotFound(_NONE)
-    return found[0]
 
 
 def _first() -> tuple[datetime, UUID]:
