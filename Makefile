@@ -43,7 +43,7 @@ demo: install ## fetch a small model, talk to it through the proxy, leave it run
 	$(BIN)/memory-proxy demo $(ARGS)
 
 test: install-dev ## the test suite, on real parts, in several processes
-	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist worksteal $(ARGS)
+	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadgroup $(ARGS)
 
 check: install-dev ## format, lint, types, import contracts, generated files, tests
 	$(BIN)/ruff format --check .
@@ -74,7 +74,7 @@ faults: install-dev ## break what is around a service, a verdict each, some minu
 recording: install-dev ## hold the talk of docs/recordings/chat.cast anew, and record it
 	$(BIN)/python -m tests.chat_recording docs/recordings/chat.cast
 
-test-long: install-dev ## tests of whole services that take half a minute and more each
+test-long: install-dev ## tests that kill, restart or set up a service of their own, ten seconds and more each
 	$(BIN)/python -m pytest -q -m long $(ARGS)
 
 test-vllm: install-dev ## the main job on a real vLLM (installs it once: 3.5 GB)

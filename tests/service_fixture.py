@@ -257,6 +257,13 @@ def service(upstream: str) -> Iterator[Service]:
         yield running
 
 
+@pytest.fixture(scope="session")
+def keyed_service(upstream: str) -> Iterator[Service]:
+    """The shared service that asks for keys, two proxy workers. Each test makes keys and users of its own."""
+    with serving(upstream, "--workers", "2", env={"MEMORY_PROXY_AUTH__MODE": "keys"}) as running:
+        yield running
+
+
 @pytest.fixture
 def own_service(upstream: str) -> Iterator[Callable[..., contextlib.AbstractContextManager[Service]]]:
     """Starts services for one test: `with own_service("--workers", "2") as service`."""

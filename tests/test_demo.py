@@ -67,6 +67,7 @@ def left_of(demo: subprocess.Popen[str]) -> list[str]:
 # --- the story -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.long
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 async def test_the_second_session_is_given_what_only_the_first_was_told() -> None:

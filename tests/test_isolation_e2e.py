@@ -12,7 +12,7 @@ import http.client
 import json
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -24,7 +24,7 @@ import pytest
 
 from memory.adapters.postgres.database import Database
 from memory.adapters.postgres.keys import KeyStore
-from tests.service_fixture import Service, serving
+from tests.service_fixture import Service
 
 SECRET = "The harbour master of Veldsteen keeps the brass lantern under the third step."
 QUESTION = "Where does the harbour master of Veldsteen keep the brass lantern?"
@@ -265,10 +265,9 @@ class Keyed:
             await database.close()
 
 
-@pytest.fixture(scope="module")
-def keyed(upstream: str) -> Iterator[Keyed]:
-    with serving(upstream, "--workers", "2", env={"MEMORY_PROXY_AUTH__MODE": "keys"}) as service:
-        yield Keyed(service)
+@pytest.fixture
+def keyed(keyed_service: Service) -> Keyed:
+    return Keyed(keyed_service)
 
 
 def test_another_tenant_with_the_same_names_is_told_nothing(keyed: Keyed, upstream: str) -> None:

@@ -38,6 +38,7 @@ def conversation(said: list[tuple[str, Said]]) -> list[dict[str, Any]]:
     return [message for text, answer in said for message in (turn("user", text), turn("assistant", answer.text))]
 
 
+@pytest.mark.long
 def test_a_conversation_goes_on_in_its_session_when_the_hot_state_hangs(frail: Service, user: str) -> None:
     """The proxy cannot recognise it then; the write path must, or its history would be stored a second time."""
     said: list[tuple[str, Said]] = [("one of four", ask(frail, "one of four", user))]

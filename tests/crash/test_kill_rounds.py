@@ -36,6 +36,7 @@ async def outcome_of(shape: Shape, plan: Plan) -> Outcome:
     return outcome
 
 
+@pytest.mark.long
 async def test_every_process_may_be_killed_and_nothing_acknowledged_is_lost_or_stored_twice(
     root: Path, upstream: str
 ) -> None:

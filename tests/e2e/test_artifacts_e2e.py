@@ -328,6 +328,7 @@ def test_a_scope_has_its_quota(own_service: Any, user: str) -> None:
         assert fetch(service, f"{BASE}/{newest}/content", X_Memory_User=user)[1] == LOG + b"3"
 
 
+@pytest.mark.long
 def test_a_bucket_takes_the_place_of_the_directory(own_service: Any, user: str) -> None:
     running = ThreadedMotoServer("127.0.0.1", port=0)
     running.start()
@@ -418,6 +419,7 @@ def test_a_picture_is_captioned_by_the_chat_model_when_that_is_asked_for(own_ser
         assert call(service, user, "GET", f"/{made['id']}")["version"] == 2
 
 
+@pytest.mark.long
 def test_a_picture_that_cannot_be_read_any_more_is_gone_for_a_caption_too(own_service: Any, user: str) -> None:
     env = {
         "MEMORY_PROXY_CHAT_MODEL__MODEL": "openai/fake-model",

@@ -251,6 +251,7 @@ def test_a_refusal_is_told_with_what_to_do(start: Start, upstream: str, status: 
         leave(terminal)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_key_is_asked_for_and_a_token_for_one_conversation_names_it(upstream: str, tmp_path: Path) -> None:
     with serving(upstream, env={"MEMORY_PROXY_AUTH__MODE": "keys"}) as service:

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any
 
+import pytest
+
 from tests.e2e.talk import ask, found, turn
 from tests.service_fixture import Service
 
@@ -27,6 +29,7 @@ def told(service: Service) -> bool:
     return all(f'memory_proxy_episodes_total{{what="{what}"}} 1.0' in shown for what in ("stored", "empty"))
 
 
+@pytest.mark.long
 def test_a_conversation_that_rests_is_told_once(own_service: OwnService, user: str) -> None:
     with own_service(env=SOON) as service:
         said = [turn("user", "My parser in src/parse.py crashes on empty files.\nsay: Check the length first.")]

@@ -12,7 +12,6 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -33,7 +32,7 @@ from proxy.cli.parser import build_parser
 from tests.e2e.raw_http import RawAnswer, chunked, connect, request_bytes, send
 from tests.e2e.talk import rows
 from tests.e2e.upstreams import last, wait_until
-from tests.service_fixture import Service, serving
+from tests.service_fixture import Service
 
 MODEL = "fake-model"
 FACT = "The lighthouse keeper of Norrvik hides the spare key inside the bell."
@@ -94,10 +93,9 @@ class Keyed:
         self.service.settle(Authorization=f"Bearer {secret}")
 
 
-@pytest.fixture(scope="module")
-def keyed(upstream: str) -> Iterator[Keyed]:
-    with serving(upstream, "--workers", "2", env={"MEMORY_PROXY_AUTH__MODE": "keys"}) as service:
-        yield Keyed(service)
+@pytest.fixture
+def keyed(keyed_service: Service) -> Keyed:
+    return Keyed(keyed_service)
 
 
 def refused(call: Any) -> tuple[int, str]:
@@ -679,6 +677,7 @@ def test_a_link_to_a_file_opens_it_without_a_key(keyed: Keyed) -> None:
         assert answer.read() == b"Oak, four metres."
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that takes nothing")
 def test_a_key_whose_secret_could_not_be_written_is_in_the_audit_log(keyed: Keyed) -> None:
     def rows(action: str) -> list[str]:

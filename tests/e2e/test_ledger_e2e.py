@@ -235,6 +235,7 @@ def test_as_of_shows_what_was_known_then_to_a_message_that_was_sent_before(talk:
     assert "Lofthus" in talk.sent[-1]["content"]
 
 
+@pytest.mark.long
 def test_postgres_answers_where_redis_has_lost_the_ledger(own_service: OwnService, upstream: str, user: str) -> None:
     with own_service() as service:
         tell(service, FACT, user)
@@ -255,6 +256,7 @@ def test_postgres_answers_where_redis_has_lost_the_ledger(own_service: OwnServic
         assert talk.sent[: len(before)] == before
 
 
+@pytest.mark.long
 def test_postgres_has_what_was_placed_by_a_request_that_vllm_did_not_answer(
     own_service: OwnService, upstream: str, user: str
 ) -> None:
@@ -277,6 +279,7 @@ def test_postgres_has_what_was_placed_by_a_request_that_vllm_did_not_answer(
         assert talk.sent[: len(before)] == before
 
 
+@pytest.mark.long
 def test_a_tool_loop_goes_on_with_its_block_where_redis_has_lost_it(
     own_service: OwnService, upstream: str, user: str
 ) -> None:
@@ -302,6 +305,7 @@ def test_a_tool_loop_goes_on_with_its_block_where_redis_has_lost_it(
             before = sent(upstream)
 
 
+@pytest.mark.long
 def test_two_proxy_workers_send_the_same_blocks(own_service: OwnService, upstream: str, user: str) -> None:
     with own_service("--workers", "2") as service:
         tell(service, FACT, user)

@@ -29,7 +29,7 @@ from proxy.cli.mcp import OptionRefused, key_of
 from proxy.mcp_server.api_calls import Identity
 from tests.e2e.talk import tell
 from tests.e2e.test_keys_e2e import Keyed
-from tests.service_fixture import Service, serving
+from tests.service_fixture import Service
 from tests.test_cli_client import answering
 
 FACT = "The windmill of Harlinghausen grinds only on Thursdays after the second bell."
@@ -259,10 +259,9 @@ async def test_another_server_is_no_memory_proxy(service: Service) -> None:
 # ---------------------------------------------------------------- keys
 
 
-@pytest.fixture(scope="module")
-def keyed(upstream: str) -> Iterator[Keyed]:
-    with serving(upstream, env={"MEMORY_PROXY_AUTH__MODE": "keys"}) as service:
-        yield Keyed(service)
+@pytest.fixture
+def keyed(keyed_service: Service) -> Keyed:
+    return Keyed(keyed_service)
 
 
 async def test_two_keys_of_one_server_see_each_their_own_and_no_key_is_told_what_to_do(keyed: Keyed) -> None:

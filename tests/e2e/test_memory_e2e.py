@@ -432,6 +432,7 @@ def test_prompt_that_is_too_long_by_itself_is_vllms_error(service: Service, user
 # ---------------------------------------------------------------- loss of parts
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_worker_begun_while_postgres_hangs_answers_and_is_not_out_of_rotation(
     own_service: OwnService, user: str
@@ -448,6 +449,7 @@ def test_a_worker_begun_while_postgres_hangs_answers_and_is_not_out_of_rotation(
         wait_until(lambda: _ok(service), 60, "every dependency is back")
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_memory_survives_a_restart_and_the_loss_of_its_stores(
     own_service: OwnService, upstream: str, user: str
@@ -535,6 +537,7 @@ async def test_exchange_of_an_error_event_is_kept_as_failed(service: Service, us
     assert [row["status"] for row in await exchanges(service, user)] == ["failed"]
 
 
+@pytest.mark.long
 def test_a_client_that_sends_only_its_newest_message_has_the_last_turns_quoted(
     own_service: OwnService, upstream: str, user: str
 ) -> None:

@@ -11,6 +11,7 @@ from bench.secret_hunt import forms, traces_in
 from bench.security_secrets import canaries
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
 async def test_no_secret_is_left_anywhere_that_went_through_a_door() -> None:
     with tempfile.TemporaryDirectory(prefix="mp-secrets-", ignore_cleanup_errors=True) as root:

@@ -126,6 +126,7 @@ def seen() -> dict[str, Any]:
     return found
 
 
+@pytest.mark.long
 def test_a_request_that_asks_for_the_web_has_its_pages_in_its_very_prompt(seen: dict[str, Any]) -> None:
     assert seen["bare"]["outside"] is None and "2864" not in seen["bare"]["prompt"]
     for how in ("with", "body"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from tests.e2e.talk import ask
 from tests.e2e.test_keys_e2e import Keyed
 from tests.e2e.upstreams import last
-from tests.service_fixture import Service, serving
+from tests.service_fixture import Service
 from tests.test_api_e2e import Api
 
 RECORDS = ("persona", "entity", "relationship", "task", "checkpoint")
@@ -320,18 +319,17 @@ def test_nothing_gains_trust_by_travelling(api: Api, other: Api) -> None:
     assert "own words become a goal" in send(other, [goal])[0][0]
 
 
-@pytest.fixture(scope="module")
-def keyed(upstream: str) -> Iterator[Keyed]:
-    with serving(upstream, env={"MEMORY_PROXY_AUTH__MODE": "keys"}) as service:
-        yield Keyed(service)
+@pytest.fixture
+def keyed(keyed_service: Service) -> Keyed:
+    return Keyed(keyed_service)
 
 
 def test_only_a_key_that_may_import_as_trusted_brings_records(keyed: Keyed, api: Api) -> None:
     furnished(api)
     body = b"".join(json.dumps(line).encode() + b"\n" for line in records(api))
-    usual = keyed.make("usual", "--user", "usual")["secret"]
-    trusted = keyed.make("trusted", "--user", "trusted", "--can", "memory:import:trusted", "--can", "memory:write",
-                         "--can", "memory:read:own")["secret"]  # fmt: skip
+    usual = keyed.make("usual-carrier", "--user", "usual-carrier")["secret"]
+    can = [word for one in ("memory:import:trusted", "memory:write", "memory:read:own") for word in ("--can", one)]
+    trusted = keyed.make("trusted-carrier", "--user", "trusted-carrier", *can)["secret"]
     for secret, there in ((usual, 0), (trusted, 2)):
         api_of = Api(keyed.service.url, "")
         api_of._scope = {"Authorization": f"Bearer {secret}"}

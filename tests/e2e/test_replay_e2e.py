@@ -237,6 +237,7 @@ async def _past_retention(service: Service, retrieval: str) -> None:
         await connection.execute("UPDATE retrievals SET sealed = NULL WHERE retrieval_id = $1", retrieval)
 
 
+@pytest.mark.long
 def test_a_request_kept_with_its_data_urls_by_digest_is_not_passed_off_as_what_went(user: str) -> None:
     image = "data:image/png;base64," + base64.b64encode(bytes(range(256)) * 400).decode()
     parts = [{"type": "text", "text": "say: hello"}, {"type": "image_url", "image_url": {"url": image}}]

@@ -198,6 +198,7 @@ def test_what_was_placed_is_counted_though_its_client_leaves(logged: Service, up
     assert counted(logged, placed) > before[0]
 
 
+@pytest.mark.long
 def test_a_stream_that_outlasts_the_shutdown_is_cut_in_its_time_and_said(upstream: str, user: str) -> None:
     settings = {"MEMORY_PROXY_LOG__FORMAT": "json", "MEMORY_PROXY_LISTEN__DRAIN_S": "3"}
     head = [(b"Content-Type", b"application/json"), (b"x-fake-tokens", b"4000"), (b"x-fake-token-ms", b"30")]

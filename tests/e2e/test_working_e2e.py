@@ -38,6 +38,7 @@ def talk_about_it(service: Service, user: str) -> None:
         service.settle()
 
 
+@pytest.mark.long
 def test_a_session_tells_what_it_is_about_and_its_next_prompt_too(
     own_service: OwnService, upstream: str, user: str
 ) -> None:

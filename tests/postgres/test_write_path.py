@@ -227,6 +227,7 @@ SAID = (
 )
 
 
+@pytest.mark.long
 @pytest.mark.timeout(300)
 async def test_a_worker_killed_between_any_two_steps_leaves_each_exchange_once(workshop: Workshop) -> None:
     for number, (said, answer) in enumerate(SAID):
