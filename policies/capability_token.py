@@ -23,7 +23,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from policies.capabilities import ANY_USER, allows, expanded
+from policies.capabilities import ADMIN, ANY_USER, allows, expanded
 from policies.key_limits import NO_LIMITS, KeyLimits, LimitsInvalid, limits_of, narrower
 from policies.labels import Sensitivity, within_ceiling
 
@@ -34,7 +34,8 @@ NAME_BYTES_MAX: Final = 256
 MARK: Final = "mpt-"
 _ROOT: Final = b"memory-proxy capability token 1"
 _HEAD: Final = re.compile(r"mpt-([0-9a-f]{8})-([A-Za-z0-9_-]{16})", re.ASCII)
-_NAMES: Final = ("user", "project", "agent", "session")
+_SCOPE: Final = ("user", "project", "agent")
+_NAMES: Final = (*_SCOPE, "session")
 _MOMENT_MAX: Final = 253_402_300_799  # the end of the year 9999, Unix seconds
 
 
@@ -141,9 +142,10 @@ def authority_of(key: Authority, caveats: Sequence[Caveat]) -> Authority:
 
 def narrowed(held: Authority, caveat: Caveat) -> Authority:
     """What is left of an authority under a caveat: never more than there was. Raises TokenRefused."""
-    capabilities = held.capabilities
+    capabilities, fixed = held.capabilities, _fixed(held, caveat)
     if caveat.capabilities is not None:
         capabilities = expanded(capabilities) & expanded(caveat.capabilities)
+    capabilities = _within(capabilities, held.fixed, fixed)
     ceiling = held.ceiling
     if caveat.ceiling is not None and within_ceiling(caveat.ceiling, ceiling):
         ceiling = caveat.ceiling
@@ -151,7 +153,7 @@ def narrowed(held: Authority, caveat: Caveat) -> Authority:
     if caveat.models is not None:
         models = caveat.models if models is None else models & caveat.models
     return Authority(
-        fixed=_fixed(held, caveat),
+        fixed=fixed,
         defaults=held.defaults,
         capabilities=capabilities,
         until=narrower(held.until, caveat.until),
@@ -162,6 +164,15 @@ def narrowed(held: Authority, caveat: Caveat) -> Authority:
             models=models,
         ),
     )
+
+
+def _within(capabilities: frozenset[str], before: Mapping[str, str], fixed: Mapping[str, str]) -> frozenset[str]:
+    """Without what reaches beyond those whom it is for: who is made one user's, one project's or one agent's does not
+    administer the tenant.
+    """
+    if ADMIN in capabilities and any(name in fixed.keys() - before.keys() for name in _SCOPE):
+        return expanded(capabilities) - {ADMIN}
+    return capabilities
 
 
 def _fixed(held: Authority, caveat: Caveat) -> Mapping[str, str]:
