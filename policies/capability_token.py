@@ -142,10 +142,10 @@ def authority_of(key: Authority, caveats: Sequence[Caveat]) -> Authority:
 
 def narrowed(held: Authority, caveat: Caveat) -> Authority:
     """What is left of an authority under a caveat: never more than there was. Raises TokenRefused."""
-    capabilities, fixed = held.capabilities, _fixed(held, caveat)
+    capabilities = held.capabilities
     if caveat.capabilities is not None:
         capabilities = expanded(capabilities) & expanded(caveat.capabilities)
-    capabilities = _within(capabilities, held.fixed, fixed)
+    capabilities = _within(capabilities, held, caveat)
     ceiling = held.ceiling
     if caveat.ceiling is not None and within_ceiling(caveat.ceiling, ceiling):
         ceiling = caveat.ceiling
@@ -153,7 +153,7 @@ def narrowed(held: Authority, caveat: Caveat) -> Authority:
     if caveat.models is not None:
         models = caveat.models if models is None else models & caveat.models
     return Authority(
-        fixed=fixed,
+        fixed=_whole(_fixed(held, caveat), held.defaults),
         defaults=held.defaults,
         capabilities=capabilities,
         until=narrower(held.until, caveat.until),
@@ -166,13 +166,19 @@ def narrowed(held: Authority, caveat: Caveat) -> Authority:
     )
 
 
-def _within(capabilities: frozenset[str], before: Mapping[str, str], fixed: Mapping[str, str]) -> frozenset[str]:
+def _within(capabilities: frozenset[str], held: Authority, caveat: Caveat) -> frozenset[str]:
     """Without what reaches beyond those whom it is for: who is made one user's, one project's or one agent's does not
     administer the tenant.
     """
-    if ADMIN in capabilities and any(name in fixed.keys() - before.keys() for name in _SCOPE):
-        return expanded(capabilities) - {ADMIN}
-    return capabilities
+    is_part = any(getattr(caveat, name) is not None and name not in held.fixed for name in _SCOPE)
+    return expanded(capabilities) - {ADMIN} if is_part and ADMIN in capabilities else capabilities
+
+
+def _whole(fixed: Mapping[str, str], defaults: Mapping[str, str]) -> Mapping[str, str]:
+    """A conversation's name is that of one scope: in each other one another conversation may have it."""
+    if "session" not in fixed:
+        return fixed
+    return {**{name: defaults.get(name, "default") for name in _SCOPE}, **fixed}
 
 
 def _fixed(held: Authority, caveat: Caveat) -> Mapping[str, str]:

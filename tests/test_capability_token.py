@@ -140,6 +140,21 @@ def test_what_is_for_a_part_of_the_tenant_does_not_administer_it(member: str) ->
     assert may(narrowed(own, Caveat(**of_ada, until=UNTIL))) == set(CAPABILITIES)
 
 
+@pytest.mark.parametrize("held", [{"act:any_user", "memory:read:own"}, {ADMIN}])
+def test_one_conversation_is_that_of_one_scope(held: set[str]) -> None:
+    """One that was for the session "main" alone went into everybody's of that name, and into every project's."""
+    key = Authority(defaults={"user": "desk"}, capabilities=frozenset(held))
+    one = narrowed(key, Caveat(session="main"))
+    assert reach(one, "Session") == {"main"}
+    assert [reach(one, member) for member in ("User", "Project", "Agent")] == [{"desk"}, {"default"}, {"default"}]
+    for elsewhere in (Caveat(user="ada"), Caveat(project="kitchen"), Caveat(agent="cook")):
+        with pytest.raises(TokenRefused, match="two values"):
+            narrowed(one, elsewhere)
+    for of_ada in (Caveat(user="ada", session="main"), Caveat(session="main")):
+        token = narrowed(narrowed(key, Caveat(user="ada", project="kitchen")), of_ada)
+        assert (reach(token, "User"), reach(token, "Project")) == ({"ada"}, {"kitchen"})
+
+
 @given(st.lists(said, min_size=1, max_size=4))
 def test_what_is_added_is_read_back_and_signed(several: list[Caveat]) -> None:
     first = replace(several[0], until=UNTIL)
