@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import re
 from collections import defaultdict
@@ -69,7 +70,7 @@ from memory.model import (
     Unless,
 )
 from memory.ports import Entry as PortEntry
-from memory.read.conversation import scope_key
+from memory.read.conversation import CUT, WITHDRAWN, scope_key
 from memory.read.working import Known
 from memory.stored import MemoryChange
 from memory.telemetry import Metrics
@@ -699,6 +700,22 @@ async def test_an_answer_that_was_given_anothers_copy_goes_with_its_source(bench
     await bench.run(await bench.ask("memory", str(memory), ada))
     assert (await bench.commit_given(eve, given(eve, copy))).new_turns == 1
     assert seen(bench, copy)["said"] == QUESTION and seen(bench, copy)["candidates"] == ""
+
+
+async def test_where_a_conversation_is_cut_is_known_when_what_it_was_given_is_forgotten(bench: Bench) -> None:
+    """The mark quotes nothing. Without it all of the conversation was sent again, and cut at another place."""
+    ada = bench.stores.scope("ada")
+    await bench.commit(ada, "s")
+    memory = UUID(bench.postgres.psql("SELECT memory_id FROM memory_versions WHERE content LIKE '%silver%'"))
+    one = given(ada, memory, answer="Nobody has said so.")
+    assert one.retrieval is not None
+    mark, by = one.turns[0].chain, one.retrieval.record.retrieval_id
+    cut = LedgerNode(CUT, -1, None, mark, hashlib.sha256(mark).digest(), 0, by, anew=True)
+    await bench.stores.write.commit(replace(one, nodes=(*one.nodes, cut)), now=T0)
+    assert (await bench.run(await bench.ask("memory", str(memory), ada))).receipt["complete"]
+    session = session_of(ada, "later").session_id
+    stored = await bench.stores.read.ledger(ada, session, [CUT, mark])
+    assert stored == {CUT: mark, mark: WITHDRAWN}
 
 
 async def test_the_tenth_erasure_is_planned_like_the_first(bench: Bench) -> None:

@@ -493,12 +493,13 @@ WHERE r.tenant_id = $1 AND r.session_id = ANY ($2) AND r.retrieval_id = naming.r
 RETURNING r.retrieval_id, r.session_id, r.exchange_id;
 
 -- name: withdraw_nodes
--- What these retrievals of these sessions placed is never sent again.
+-- What these retrievals of these sessions placed is never sent again. A place that is no message's (-1) quotes nothing: what
+-- says from where on a conversation is sent stays.
 -- $1 tenant uuid, $2 session_ids uuid[], $3 retrieval_ids uuid[], $4 now timestamptz
 -- Uses: ledger_pkey. Rows: none.
 UPDATE ledger
 SET placed_sealed = NULL, placed_sha256 = NULL, withdrawn_at = $4
-WHERE tenant_id = $1 AND session_id = ANY ($2) AND retrieval_id = ANY ($3);
+WHERE tenant_id = $1 AND session_id = ANY ($2) AND retrieval_id = ANY ($3) AND position >= 0;
 
 -- name: bare_events
 -- Of these memories the feed keeps that they were there and went.
