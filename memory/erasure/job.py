@@ -153,10 +153,11 @@ class Erasing:
             await self._remember_late(job, target, fence, known)
         items = await self._store.items(job)
         known.hot.update(await self._hot(job, target, items))  # before its names are gone
-        purged = await self._purge(job, target, known)
+        # What is gone is counted at once: who goes on after a kill finds nothing of it to count.
+        job = await self._advance(job, "marked", await self._purge(job, target, known), fence)
         marks = known.marks(await self._parts.keys.content_key(job.tenant_id))
         deleted = await self._store.delete(job, items, target, marks, self._parts.clock(), fence)
-        return replace(job, step="deleted", counts=added(deleted, purged))
+        return replace(job, step="deleted", counts=deleted)
 
     async def _let_go(self, job: Job, target: Target, fence: int, known: Known) -> Job:
         """What lies outside the database: files, what every process has at hand, and what Redis was told meanwhile."""
@@ -164,8 +165,9 @@ class Erasing:
         if not known.hot:  # taken up again behind the deletion
             known.hot.update(await self._hot(job, target, items))
         files = await self._parts.files.forget(job.tenant_id, items.touched(), self._parts.clock())
+        job = await self._advance(job, "deleted", {"files": files}, fence)
         await self._tell(Word(job.tenant_id, job.erasure_id, 2, tuple(items.touched())), known)
-        return await self._advance(job, "deleted", Counter(files=files) + await self._purge(job, target, known), fence)
+        return await self._advance(job, "deleted", await self._purge(job, target, known), fence)
 
     async def _make_anew(self, job: Job, fence: int) -> Job:
         anew = self._parts.anew

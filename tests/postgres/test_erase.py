@@ -350,6 +350,44 @@ async def test_killed_after_any_step_the_next_one_finishes(bench: Bench, step: s
     )
 
 
+class Files:
+    """Three files, which are gone once they were taken away."""
+
+    left = 3
+
+    async def forget(self, *_: Any) -> int:
+        gone, self.left = self.left, 0
+        return gone
+
+
+async def test_what_was_taken_away_before_a_kill_is_in_the_receipt(
+    bench: Bench, valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Killed while the processes are being told, which lasts; of what lies outside the database nothing is left."""
+    ada = bench.stores.scope("ada")
+    await bench.commit(ada, "s")
+    queue = RedisQueue(valkey.url)
+    await queue.prepare()
+    await queue.put(await queued(bench, ada, ()))
+    await queue.close()
+    erasure_id, erasing = await bench.ask("user", "ada", ada), Erasing(replace(bench.parts, files=Files()))
+    tell, fence = Erasing._tell, await bench.leader.lead(60)
+    assert fence is not None
+
+    async def told(self: Erasing, word: Any, known: Any) -> int:
+        if word.turn == 2:
+            raise Killed
+        return await tell(self, word, known)
+
+    monkeypatch.setattr(Erasing, "_tell", told)
+    with pytest.raises(Killed):
+        await erasing.run(bench.stores.tenant, erasure_id, fence)
+    monkeypatch.undo()
+    job = await erasing.run(bench.stores.tenant, erasure_id, fence)
+    assert job is not None and job.receipt is not None
+    assert job.receipt["counts"].items() >= {"files": 3, "queue_entries": 1}.items(), job.receipt
+
+
 async def summed(bench: Bench, summariser: Summariser, scope: Scope, session: SessionRef) -> DueSummary:
     """The summary that is due, with vectors."""
     due = await summariser.due(scope, session)
