@@ -93,14 +93,17 @@ class TaskCalls:
     async def added(
         self, caller: Caller, asked: TasksAsked, integrity: Integrity, copies: Sequence[Copy] = ()
     ) -> Sequence[TaskSaid]:
-        """Keep tasks as somebody's words, under these ids where they are given."""
+        """Keep tasks as somebody's words, under these ids where they are given. What is answered is read before they
+        are kept: who is told of a fault behind that keeps them twice.
+        """
         holder = await self._holder(caller)
         session = await session_named(caller, self._parts.keys, asked.session)
         item = Item(caller.scope.tenant, Sensitivity.PUBLIC, session_id=session.session_id if session else None)
         require_writable(holder, item, "scope")
         ids = _named(asked.tasks)
-        if not copies:  # what is taken over has been told of already
-            await self._require_seen(caller, holder, {need for one in asked.tasks for need in one.needs} - ids.keys())
+        wanted = {need for one in asked.tasks for need in one.needs} - ids.keys()
+        # What is taken over has been told of already.
+        needed = [] if copies else await self._seen(caller, holder, wanted)
         checkpoints = await checkpoints_of(self._parts.tasks, caller, holder, (one.checkpoint for one in asked.tasks))
         memories = [
             await self._memory(caller, one.status, _words(one), one.sensitivity, integrity) for one in asked.tasks
@@ -120,7 +123,9 @@ class TaskCalls:
         note = _note(caller, "add", [one.task_id for one in new])
         made = await self._parts.tasks.add(caller.scope, subject, new, session, caller.actor, now=caller.now, note=note)
         await self._changed(caller, "added", len(made))
-        return await self.shown(caller, made)
+        labels = {session.session_id: session.label} if session else {}
+        not_done = waiting([*needed, *made])
+        return [task_said(one, labels, not_done, name_shown(holder, one)) for one in made]
 
     async def list(self, request: web.Request) -> web.Response:
         """Tasks by when they were added; `status` (one, or several with commas, or `open`) and `session` narrow it."""
@@ -198,7 +203,7 @@ class TaskCalls:
         memory = await self._memory(caller, status, words, known.sensitivity, lower)
         change = TaskChange(status, memory, needs=None)
         if "needs" in given:
-            await self._require_seen(caller, holder, set(asked.needs) - {str(need) for need in known.needs})
+            await self._seen(caller, holder, set(asked.needs) - {str(need) for need in known.needs})
             change = replace(change, needs=frozenset(as_id(need, KIND, "needs") for need in asked.needs))
         if "checkpoint" in given:
             checkpoints = await checkpoints_of(self._parts.tasks, caller, holder, [asked.checkpoint])
@@ -243,13 +248,14 @@ class TaskCalls:
     async def _holder(self, caller: Caller) -> Holder:
         return await holder_for(caller, self._parts.keys)
 
-    async def _require_seen(self, caller: Caller, holder: Holder, needs: Collection[str]) -> None:
-        """Raise NotFound for a need that the caller may not see, as for one that is not there."""
+    async def _seen(self, caller: Caller, holder: Holder, needs: Collection[str]) -> Sequence[Task]:
+        """The tasks that are needed. Raises NotFound for one that the caller may not see, as if it were not there."""
         wanted = {as_id(need, KIND, "needs") for need in needs}
         found = await self._parts.tasks.some(caller.scope, sorted(wanted)) if wanted else []
-        seen = {one.task_id for one in readable(holder, found, partial(_item, caller))}
-        if missing := sorted(wanted - seen):
+        seen = readable(holder, found, partial(_item, caller))
+        if missing := sorted(wanted - {one.task_id for one in seen}):
             raise NotFound(f"there is no such task in this scope: {missing[0]}", param="needs")
+        return seen
 
     async def _known(self, caller: Caller, holder: Holder, task_id: UUID) -> Task:
         known = await self._parts.tasks.one(caller.scope, task_id)
