@@ -14,6 +14,7 @@ import socket
 import ssl
 from collections import deque
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from typing import Final
 
 import aiohappyeyeballs
@@ -28,6 +29,8 @@ STALE_AFTER_S: Final = 1.8  # RFC 8767 section 5: so long a resolver has to say 
 # RFC 8767 has days. Not here: an orchestrator gives the address of what has ended to something else.
 STALE_S: Final = 300.0
 NEXT_ADDRESS_S: Final = 0.25  # RFC 8305 section 5
+# A machine that has vanished says nothing, as a model that thinks does; its TCP answers no probe either, for a minute.
+_PROBES: Final = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 3}
 _GONE: Final = (socket.EAI_NONAME, socket.EAI_NODATA)  # answers, where EAI_AGAIN is none
 _IDEMPOTENT: Final = frozenset(("GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"))
 _OFTEN_BODILESS: Final = frozenset(("GET", "HEAD", "OPTIONS", "TRACE"))
@@ -117,6 +120,7 @@ class Pool:
                 addresses, happy_eyeballs_delay=NEXT_ADDRESS_S, interleave=1
             )
             try:
+                _probed(plain)
                 _, connection = await loop.create_connection(
                     lambda: Connection(self._free, self._all.discard),
                     sock=plain,
@@ -196,6 +200,15 @@ def _framing(method: str, headers: Pairs, body: bytes | AsyncIterator[bytes] | N
     if body is None:
         return [] if method in _OFTEN_BODILESS else [(b"Content-Length", b"0")]
     return [(b"Content-Length", b"%d" % len(body))] if isinstance(body, bytes) else _CHUNKED
+
+
+def _probed(link: socket.socket) -> None:
+    """Have TCP notice that the other machine is gone, as far as this system can."""
+    with suppress(OSError):
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in _PROBES.items():
+            if hasattr(socket, name):
+                link.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
 
 def _tls() -> ssl.SSLContext:

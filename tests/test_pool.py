@@ -94,6 +94,19 @@ async def test_one_request_after_the_other_goes_over_one_connection() -> None:
         assert server.connections == 1
 
 
+async def test_a_machine_that_vanishes_under_an_answer_is_noticed_by_its_link() -> None:
+    """Nobody can tell its silence from a model's that thinks, but TCP: the kernel asks the other end."""
+    async with pooled() as (pool, _):
+        answer = await pool.send("GET", "/x", [], None)
+        (connection,) = pool._all
+        link = connection._transport.get_extra_info("socket")
+        assert link.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        named = ("TCP_KEEPIDLE", "TCP_KEEPINTVL", "TCP_KEEPCNT")
+        idle, interval, count = (link.getsockopt(socket.IPPROTO_TCP, getattr(socket, name)) for name in named)
+        assert idle + interval * count <= 60
+        await answer.read_all()
+
+
 async def test_an_idle_connection_is_closed_in_its_time_and_then_not_used() -> None:
     async with pooled(keepalive_s=0.2) as (pool, server):
         await said(pool)
