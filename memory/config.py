@@ -190,8 +190,11 @@ def digest(settings: Settings) -> str:
             "overflow": True,
             "summary": True,
             "embedding": {"model", "dim"},
+            "personal": True,
+            "upstream": {"sensitivity_max"},
         },
     )
+    relevant["counts_exactly"] = settings.tokenizer.directory is not None
     return hashlib.sha256(json.dumps(relevant, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 

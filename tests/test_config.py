@@ -324,7 +324,12 @@ def test_digest_follows_what_decides_a_recall_and_nothing_else() -> None:
     base = digest(Settings())
     assert digest(load_settings(None, {"recall.budget_tokens_max": 999}, {})) != base
     assert digest(load_settings(None, {"embedding.model": "other"}, {})) != base
+    assert digest(load_settings(None, {"upstream.sensitivity_max": "public"}, {})) != base
+    assert digest(load_settings(None, {"personal.email": "mask"}, {})) != base
+    counted = [digest(load_settings(None, {"tokenizer.directory": path}, {})) for path in ("/m", "/n")]
+    assert base not in counted and counted[0] == counted[1]
     assert digest(load_settings(None, {"listen.port": 9}, {})) == base
+    assert digest(load_settings(None, {"upstream.url": "http://elsewhere:8000"}, {})) == base
     assert digest(load_settings(None, {"embedding.directory": "/m"}, {})) == base
 
 
