@@ -21,8 +21,8 @@ ANY_PROJECT: Final = "checkpoint:any_project"
 # Every capability, with what it allows.
 CAPABILITIES: Final = {
     READ_OWN: "see the memory of its own scope: in prompts, searches, lists, exports",
-    READ_PROJECT: "see what is shared with the project",
-    READ_TENANT: "see what is shared with the tenant",
+    READ_PROJECT: "with memory:read:own: see what is shared with the project",
+    READ_TENANT: "with memory:read:own: see what is shared with the tenant",
     WRITE: "keep exchanges, import, change and hide memories",
     "memory:share:project": "share a memory with the project",
     "memory:share:tenant": "share a memory with the tenant",

@@ -75,7 +75,9 @@ class CheckpointPatch(_Parts):
     model_config = ConfigDict(json_schema_extra=without_defaults)
 
     refresh: bool = Field(
-        default=False, description="Take goal, steps, questions, facts and summary from the conversation again."
+        default=False,
+        description="Take goal, steps, questions, facts, documents, preferences and summary from the conversation "
+        "again, in place of those that are there, those that were said or named by hand too.",
     )
 
 
