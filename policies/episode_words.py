@@ -109,14 +109,31 @@ _NAME: Final = re.compile(
 )
 
 
+# German gives every noun a capital. Words of it that are no other language's, but for a few, and those before a noun.
+_GERMAN: Final = re.compile(
+    r"\b(?:und|nicht|ist|ich|das|mit|für|auf|wir|haben|habe|hat|eine|einen|einem|sich|auch|wird|sind|beim|zum|zur|vom"
+    r"|oder|aber|noch|dem)\b",
+    re.IGNORECASE,
+)
+_GERMAN_SHARE_MIN: Final = 0.15
+_OF_NOUNS: Final = re.compile(
+    r"\b(?i:d(?:er|ie|as|en|em|es)|[kmds]?ein(?:e[mnrs]?)?|(?:ihr|unser|euer|eur|dies|jed|welch)(?:e[mnrs]?)?"
+    r"|im|am|beim|zum|zur|vom|ins|ans|paar|viele?|alle|einige|mehr|wenig|zwei|drei|vier)\ "
+    r"(?:[a-zäöüß]+e[mnrs]?\ ){0,2}\Z"
+)
+_BEFORE_NOUN_CHARS: Final = 60
+
+
 def entities_of(said: Sequence[Said], most: int = ENTITIES_MAX) -> list[str]:
-    """Names, those named most first. One word at the start of a sentence counts where it has its capital elsewhere."""
+    """Names, those named most first. One word at the start of a sentence counts where it has its capital elsewhere, and
+    so does a noun of a German text.
+    """
     sure: Counter[str] = Counter()
     unsure: Counter[str] = Counter()
     for one in said:
         if one.role in ("user", "assistant"):
-            for name, at_start in _names(one.text):
-                (unsure if at_start else sure)[name] += 1
+            for name, may_be_none in _names(one.text):
+                (unsure if may_be_none else sure)[name] += 1
     for name, count in unsure.items():
         if name in sure:
             sure[name] += count
@@ -124,18 +141,21 @@ def entities_of(said: Sequence[Said], most: int = ENTITIES_MAX) -> list[str]:
 
 
 def _names(text: str) -> Iterator[tuple[str, bool]]:
-    """Each name, and whether it is one word at the start of its sentence."""
+    """Each name, and whether it is one word that has its capital where it may be none."""
     plain = _URL.sub(" ", prose(text))
+    german = len(_GERMAN.findall(plain)) > max(1.0, _GERMAN_SHARE_MIN * len(plain.split()))
     for start, end in sentence_spans(plain)[:_SENTENCES_MAX]:
         for match in _NAME.finditer(plain, start, end):
             words = [_bare_word(word) for word in match[0].split()]
             words = words[: next((i for i, word in enumerate(words) if word in _PRONOUNS), len(words))]
             at_start = not any(char.isalnum() for char in plain[start : match.start()])
+            before = plain[max(start, match.start() - _BEFORE_NOUN_CHARS) : match.start()]
             while words and (words[0].casefold() in _NO_NAMES or words[0] in _BEFORE_NAMES):
-                words, at_start = words[1:], False
+                before, words, at_start = f"{words[0]} ", words[1:], False
             name = " ".join(words)[:ITEM_CHARS_MAX]
             if len(name) > 1:
-                yield name, at_start and len(words) == 1
+                is_noun = german and not name.isupper() and _OF_NOUNS.search(before) is not None
+                yield name, (at_start or is_noun) and len(words) == 1
 
 
 def _bare_word(word: str) -> str:

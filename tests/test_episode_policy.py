@@ -258,6 +258,26 @@ def test_names_and_words_are_whole_in_any_script() -> None:
     assert "परियोजना" in topics and "शुक्रवार" in topics
 
 
+@pytest.mark.parametrize(
+    ("text", "named"),
+    [
+        (
+            "Ich habe gestern den Vertrag für die Wohnung in Hamburg unterschrieben. Der Vermieter heißt Herr "
+            "Petersen und will die Kaution bis Freitag. Meine Schwester Anna hilft beim Umzug, und wir brauchen "
+            "einen Transporter.",
+            {"Hamburg", "Herr Petersen", "Schwester Anna"},
+        ),
+        ("Das BSI und die Telekom haben geantwortet, aber bei Telekom ist noch das alte Konto.", {"BSI", "Telekom"}),
+        ("I am Anna, and the Louvre is where we met Bob.", {"Anna", "Louvre", "Bob"}),
+        ("Ik ken die Anna uit Gent en den Bob uit Leuven, die zijn daar.", {"Anna", "Gent", "Bob", "Leuven"}),
+        ("Wir haben den neuen Vertrag und die alte große Rechnung, die aus Wien ist.", {"Wien"}),
+    ],
+)
+def test_a_noun_of_a_german_text_is_no_name(text: str, named: set[str]) -> None:
+    """They took the places of names in summaries and episodes: of ten, two were any."""
+    assert set(entities_of(talk(("user", text)))) == named
+
+
 def test_files_and_addresses_are_those_touched_without_credentials() -> None:
     said = [
         Said(UUID(int=0), "user", "Look at src/app/main.py, not Node.js or e.g. this, see https://ada:pw@h.io/a/b.html?k=s#x."),
