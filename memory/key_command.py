@@ -14,6 +14,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
@@ -95,12 +96,6 @@ async def _create(here: Here) -> int:
     names = await here.store.tenant_names()
     is_new = asked["tenant"] not in names.values()
     tenant = await here.store.ensure_tenant(asked["tenant"], here.now)
-    same = [one for one in await here.store.list_api_keys(tenant) if one.name == asked["name"] and _in_use(one, here)]
-    if same:
-        raise KeyRefused(
-            f"the tenant {asked['tenant']!r} has a key named {asked['name']!r} already (mp-{same[0].prefix}); rotate "
-            "or revoke that one, or give this one another name"
-        )
     ends = None if asked["expires_in_s"] is None else here.now + timedelta(seconds=asked["expires_in_s"])
     key_id = new_id()
     _, secret = await here.store.create_api_key(
@@ -115,6 +110,7 @@ async def _create(here: Here) -> int:
         limits=limits,
         ring=here.ring,
         key_id=key_id,
+        beside=partial(_refuse_namesake, here),
         witness=await _witness(here, tenant, key_id, "key.create"),
     )
     if is_new:
@@ -122,6 +118,16 @@ async def _create(here: Here) -> int:
     made = next(one for one in await here.store.list_api_keys(tenant) if one.key_id == key_id)
     _show_secret(here, made, asked["tenant"], secret)
     return 0
+
+
+def _refuse_namesake(here: Here, one: ApiKey) -> None:
+    """Raise KeyRefused where a key of the tenant has the name of the one that is made."""
+    name, tenant = here.asked["name"], here.asked["tenant"]
+    if one.name == name and _in_use(one, here):
+        raise KeyRefused(
+            f"the tenant {tenant!r} has a key named {name!r} already (mp-{one.prefix}); rotate or revoke that one, or "
+            "give this one another name"
+        )
 
 
 async def _list(here: Here) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -75,6 +76,19 @@ async def test_nothing_is_done_to_a_key_that_is_not_noted(
         assert await keys(settings, json.dumps(asked)) == 0, capsys.readouterr().err
     noted = postgres.psql("SELECT string_agg(action, ' ' ORDER BY seq) FROM audit_log")
     assert noted == "key.create key.rotate key.revoke"
+
+
+async def test_two_commands_at_once_make_one_key_of_a_name(
+    made: Made, postgres: TestDatabase, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = Settings.model_validate({"data": {"dir": str(tmp_path)}, "database": {"url": postgres.app}})
+    (tmp_path / "master.key").touch(0o600)
+    (tmp_path / "master.key").write_bytes(MASTER)
+    key = {"name": "tower", "tenant": "default", "capabilities": [], "limits": {}, "fixed": {}, "defaults": {}}
+    asked = json.dumps({"act": "create", **key, "ceiling": "internal", "expires_in_s": None, "json": False})
+    assert sorted(await asyncio.gather(*(keys(settings, asked) for _ in range(4)))) == [0, 1, 1, 1]
+    assert "has a key named 'tower' already" in capsys.readouterr().err
+    assert postgres.psql("SELECT count(*) FROM api_keys WHERE name = 'tower'") == "1"
 
 
 async def test_every_process_opens_the_same_root_and_limits(made: Made) -> None:

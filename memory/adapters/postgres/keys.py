@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -80,15 +80,21 @@ class KeyStore:
         limits: KeyLimits = NO_LIMITS,
         ring: KeyRing | None = None,
         key_id: UUID | None = None,
+        beside: Callable[[ApiKey], None] | None = None,
         witness: Witness = unseen,
     ) -> tuple[UUID, str]:
-        """A new key: its id, and the secret, which is shown once and never stored. `ring` lets it have tokens; the
-        `witness` writes in its transaction, here and below: nothing is done that is not noted.
+        """A new key: its id, and the secret, which is shown once and never stored. `ring` lets it have tokens; what
+        `beside` raises for another key of the tenant leaves none, whoever else makes one at this moment; the `witness`
+        writes in its transaction, here and below: nothing is done that is not noted.
         """
         prefix, secret = _new_secret()
         key_id = key_id or new_id()
         token_key = await _sealed_root(ring, tenant, key_id, secret)
         async with self._database.transaction(tenant) as tx:
+            if beside is not None:
+                await tx.value("make_keys_in_turn")
+                for row in await tx.fetch("api_keys_of_tenant", tenant):
+                    beside(_api_key(row))
             await tx.run(
                 "add_api_key",
                 key_id,

@@ -53,6 +53,11 @@ INSERT INTO data_keys (tenant_id, key_id, subject_id, wrapped, created_at)
 VALUES ($1, $2, $3, $4, $5)
 ON CONFLICT DO NOTHING;
 
+-- name: make_keys_in_turn
+-- Whoever makes a key that no other is to be beside makes it alone, to the end of the transaction.
+-- Uses: none. Rows: locked.
+SELECT pg_advisory_xact_lock(7210033)::text AS locked;
+
 -- name: add_api_key
 -- A new API key.
 -- $1 key_id uuid, $2 tenant uuid, $3 prefix text, $4 secret_sha256 bytea, $5 name text, $6 fixed jsonb,
