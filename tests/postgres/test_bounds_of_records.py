@@ -18,7 +18,7 @@ from memory.adapters.postgres.task_store import TaskStore
 from memory.audit import noted
 from memory.checkpoints import NewCheckpoint
 from memory.entities import CARD, NewEntity
-from memory.errors import TooLarge
+from memory.errors import NotFound, TooLarge
 from memory.ids import new_id
 from memory.model import NewMemory
 from memory.personas import NewPersona
@@ -32,6 +32,11 @@ from tests.postgres_fixture import DIM, TestDatabase
 
 async def key_of(_: UUID) -> bytes:
     return bytes(32)
+
+
+def unseen(_: Any) -> None:
+    """Who may not see it is told that there is none, not that there is no room for it."""
+    raise NotFound("none")
 
 
 def memory(text: str) -> NewMemory:
@@ -77,6 +82,8 @@ async def test_no_more_tasks_are_open_than_may_be_however_one_comes_to_be(
         with pytest.raises(TooLarge):
             change = TaskChange("queued", memory("Paint it"), None)
             await store.change(scope, SUBJECT, over.task_id, 1, change, "open", **more)
+        with pytest.raises(NotFound):
+            await store.undelete(scope, gone.task_id, may=unseen, **more)
         with pytest.raises(TooLarge):
             await store.undelete(scope, gone.task_id, may=lambda _: None, **more)
         assert len((await store.page(scope, limit=9)).rows) == 3
@@ -94,6 +101,8 @@ async def test_no_more_personas_are_live_than_are_listed(
             await store.save(scope, SUBJECT, NewPersona(name, {}, memory(name)), **more)
         await store.delete(scope, "b", **more)
         await store.save(scope, SUBJECT, NewPersona("a", {}, memory("a")), **more)
+        with pytest.raises(NotFound):
+            await store.undelete(scope, "b", may=unseen, **more)
         with pytest.raises(TooLarge):
             await store.undelete(scope, "b", may=lambda _: None, **more)
         assert [one.name for one in await store.all_of(scope)] == ["a", "c"]
@@ -111,6 +120,8 @@ async def test_no_more_checkpoints_are_live_than_may_be(
             await store.save(scope, SUBJECT, NewCheckpoint(name, None, (), 0), **more)
         await store.delete(scope, "b", **more)
         await store.save(scope, SUBJECT, NewCheckpoint("a", None, (), 0), **more)
+        with pytest.raises(NotFound):
+            await store.undelete(scope, "b", may=unseen, **more)
         with pytest.raises(TooLarge):
             await store.undelete(scope, "b", may=lambda _: None, **more)
         assert {one.name for one in (await store.page(scope, limit=9)).rows} == {"a", "c"}

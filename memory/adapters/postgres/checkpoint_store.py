@@ -163,7 +163,6 @@ class CheckpointStore:
             gone = await tx.row("deleted_checkpoint", scope.tenant, scope_id, name)
             if gone is None or gone["deleted_at"] < now - UNDO:
                 raise NotFound(never_deleted("checkpoint"))
-            await _require_room(tx, scope.tenant, scope_id)
             found = await tx.fetch("own_parts_gone", scope.tenant, gone["checkpoint_id"])
             back = [UUID(int=row["memory_id"].int) for row in found]
             if await tx.row("mark_checkpoint_deleted", scope.tenant, gone["checkpoint_id"], None) is None:
@@ -172,6 +171,7 @@ class CheckpointStore:
             await announce(tx, scope.tenant, scope_id, "restored", back, by="api", at=now)
             shown = await _one(tx, scope, scope_id, seen, name)
             may(shown.row)
+            await _require_room(tx, scope.tenant, scope_id, 0)  # for who may see it: to others there is none
             await witness(tx)
         return shown
 
@@ -327,9 +327,9 @@ async def _add_checkpoint(
         raise _taken()
 
 
-async def _require_room(tx: Transaction, tenant: UUID, scope_id: int) -> None:
-    """One more may be live. Raises TooLarge."""
-    if await tx.value("count_checkpoints", tenant, scope_id) >= CHECKPOINTS_MAX:
+async def _require_room(tx: Transaction, tenant: UUID, scope_id: int, more: int = 1) -> None:
+    """So many more may be live. Raises TooLarge."""
+    if await tx.value("count_checkpoints", tenant, scope_id) + more > CHECKPOINTS_MAX:
         raise TooLarge(f"a scope holds at most {CHECKPOINTS_MAX} checkpoints; delete some", param="name")
 
 

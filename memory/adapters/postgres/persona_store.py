@@ -132,13 +132,13 @@ class PersonaStore:
             gone = await tx.row("deleted_persona", scope.tenant, scope_id, name)
             if gone is None or gone["deleted_at"] < now - UNDO:
                 raise NotFound(never_deleted("persona"))
-            await _require_room(tx, scope, scope_id)
             if await tx.row("mark_persona_deleted", scope.tenant, gone["persona_id"], None) is None:
                 raise _taken()
             card_id, gone_at = gone["memory_id"], gone["deleted_at"]
             await turn_memory(tx, scope.tenant, scope_id, card_id, None, gone_at=gone_at, changed=changed, now=now)
             back = await _one(tx, scope, scope_id, name)
             may(back)
+            await _require_room(tx, scope, scope_id, 0)  # for who may see it: to others there is none
             await witness(tx)
         return back
 
@@ -162,9 +162,9 @@ def _taken() -> Conflict:
     return Conflict("a persona of this name is there already: choose another, or change that one", param="name")
 
 
-async def _require_room(tx: Transaction, scope: Scope, scope_id: int) -> None:
-    """One more may be live: the list of them is read whole. Raises TooLarge."""
-    if len(await tx.fetch("personas_of_scope", scope.tenant, scope_id, PERSONAS_MAX)) >= PERSONAS_MAX:
+async def _require_room(tx: Transaction, scope: Scope, scope_id: int, more: int = 1) -> None:
+    """So many more may be live: the list of them is read whole. Raises TooLarge."""
+    if len(await tx.fetch("personas_of_scope", scope.tenant, scope_id, PERSONAS_MAX + 1)) + more > PERSONAS_MAX:
         raise TooLarge(f"a scope holds at most {PERSONAS_MAX} personas; delete some", param="name")
 
 

@@ -72,7 +72,8 @@ class TaskStore:
             if session is not None:
                 await batch.open_session(tx, Place(scope.tenant, scope_id, subject_id, new_id(), now), session, now)
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
-            await _require_room(tx, scope, scope_id, sum(one.status in OPEN for one in new), "tasks")
+            if more := sum(one.status in OPEN for one in new):
+                await _require_room(tx, scope, scope_id, more, "tasks")
             session_id = session.session_id if session else None
             needs = {one.task_id: one.needs for one in new}
             status = await _statuses(tx, scope, scope_id, frozenset().union(*needs.values()) - needs.keys())
@@ -132,8 +133,8 @@ class TaskStore:
             await _require_checkpoints(tx, scope, {checkpoint_id} - {known["checkpoint_id"]})
             if new.status != known["status"] or new.needs is not None:
                 await _require_move(tx, scope, scope_id, known, new.status)
-            if known["status"] not in OPEN:
-                await _require_room(tx, scope, scope_id, int(new.status in OPEN), "status")
+            if known["status"] not in OPEN and new.status in OPEN:
+                await _require_room(tx, scope, scope_id, 1, "status")
             place = Place(scope.tenant, scope_id, subject_id, task_id, now)
             await add_next_version(
                 tx, place, known["memory_id"], new.memory, changed=changed, add_embedding=self._add_embedding
@@ -177,17 +178,16 @@ class TaskStore:
             found = await tx.row("lock_task", scope.tenant, scope_id, task_id)
             known = require_turn(found, "task", at, now)
             require_version(known, version, "task")
-            if at is None:
-                await _require_room(tx, scope, scope_id, int(known["status"] in OPEN), "id")
             await tx.run("mark_task_deleted", scope.tenant, task_id, at)
-            if at is None:
-                edges = await tx.fetch("edges_of_tasks", scope.tenant, [task_id])
-                await _require_acyclic(tx, scope, {task_id: frozenset(UUID(int=row["needs"].int) for row in edges)})
             card_id, gone_at = known["memory_id"], known["deleted_at"]
             await turn_memory(tx, scope.tenant, scope_id, card_id, at, gone_at=gone_at, changed=changed, now=now)
             back = await _by_id(tx, scope, scope_id, [task_id]) if at is None else []
             for one in back:
-                may(one)
+                may(one)  # to others there is none to be brought back, whatever is full or would be a circle
+                if one.status in OPEN:
+                    await _require_room(tx, scope, scope_id, 0, "id")
+                edges = await tx.fetch("edges_of_tasks", scope.tenant, [task_id])
+                await _require_acyclic(tx, scope, {task_id: frozenset(UUID(int=row["needs"].int) for row in edges)})
             await witness(tx)
         return back
 
@@ -262,9 +262,7 @@ async def _locked(tx: Transaction, scope: Scope, scope_id: int, task_id: UUID) -
 
 async def _require_room(tx: Transaction, scope: Scope, scope_id: int, more: int, param: str) -> None:
     """So many more tasks may be open. Raises TooLarge."""
-    if not more:
-        return
-    known = await tx.fetch("tasks_newest", scope.tenant, scope_id, *_first(), list(OPEN), None, OPEN_MAX)
+    known = await tx.fetch("tasks_newest", scope.tenant, scope_id, *_first(), list(OPEN), None, OPEN_MAX + 1)
     if len(known) + more > OPEN_MAX:
         raise TooLarge(f"a scope has at most {OPEN_MAX} open tasks; end or delete some", param=param)
 
