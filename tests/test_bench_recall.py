@@ -229,3 +229,14 @@ async def test_what_the_service_refuses_ends_the_run(service: Service, user: str
             await search(client, service.url, user, "", 0)
         with pytest.raises(CallFailed):
             await search(client, "http://127.0.0.1:1", user, "canoe", 5)
+
+
+async def test_a_service_that_runs_already_is_asked_with_the_key_of_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One of our own asks for none, and would hand the key on to what stands behind it."""
+    monkeypatch.setenv("MEMORY_PROXY_KEY", "mp-secret")
+    async with session("http://127.0.0.1:8080") as client:
+        assert client.headers["Authorization"] == "Bearer mp-secret"
+    async with session() as client:
+        assert "Authorization" not in client.headers

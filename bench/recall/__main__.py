@@ -210,7 +210,7 @@ async def run(arguments: argparse.Namespace, chosen: list[EvalSet]) -> dict[str,
     with embedder_unless(arguments.no_dense) as embedder:
         async with (
             service_at(arguments.url, arguments.upstream, arguments.budgets) as (url, budget),
-            session() as client,
+            session(arguments.url) as client,
         ):
             if arguments.answers:
                 await refuse_stand_in(client, url)

@@ -7,6 +7,7 @@ Raises CallFailed when the service refuses, loses a line, or does not answer.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
@@ -14,6 +15,8 @@ from typing import Any, Final
 from urllib.parse import quote
 
 import aiohttp
+
+from proxy.cli.client import KEY_VARIABLE
 
 # An import tells its progress each second; nothing for so long means that it hangs.
 SILENCE_MAX_S: Final = 120
@@ -39,9 +42,13 @@ class Found:
     admitted_ids: tuple[str, ...] = ()
 
 
-def session() -> aiohttp.ClientSession:
-    """A client for one service."""
-    return aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=None, sock_read=SILENCE_MAX_S))
+def session(running: str | None = None) -> aiohttp.ClientSession:
+    """A client for one service. One that is `running` already is asked with the key in the environment, if there is
+    one, as by every command; one of our own asks for none, and would hand it on.
+    """
+    key = os.environ.get(KEY_VARIABLE, "").strip() if running else ""
+    headers = {"Authorization": f"Bearer {key}"} if key else None
+    return aiohttp.ClientSession(headers=headers, timeout=aiohttp.ClientTimeout(total=None, sock_read=SILENCE_MAX_S))
 
 
 def user_header(scope: str) -> dict[str, str]:
