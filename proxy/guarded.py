@@ -12,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import Coroutine
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, Final
 
 import aiohttp
@@ -28,6 +29,8 @@ from proxy.relay import cut, takes_no_more
 
 log = logging.getLogger("memory_proxy.http")
 _MANY: Final = "Too many headers"
+_BARE_END: Final = b"\r\n0\r\n\r\n"
+"""How a chunked body ends that has no trailer: within one no line could be a lone 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +45,14 @@ class Patience:
 class GuardedHandler(RequestHandler):
     """One connection. One timer, set anew when it fires, so that a request pays no more than a time stamp."""
 
-    __slots__ = ("_heard_at", "_patience", "_unread", "_watch")
+    __slots__ = ("_chunked", "_heard_at", "_newest", "_patience", "_unread", "_watch")
 
     def __init__(self, manager: Any, patience: Patience, **more: Any) -> None:
         super().__init__(manager, **more)
         self._patience = patience
         self._heard_at = 0.0
+        self._chunked: aiohttp.StreamReader | None = None  # the body that is coming, where it is chunked
+        self._newest = b""
         self._watch: asyncio.TimerHandle | None = None
         self._unread: asyncio.TimerHandle | None = None
 
@@ -69,15 +74,30 @@ class GuardedHandler(RequestHandler):
         """The client is not silent. What is under way is heard to its end: once the process ends aiohttp drops the rest
         of a body, and frames."""
         self._heard_at = self._loop.time()
-        closes, forced = self._close, self._force_close
+        closes, forced, known = self._close, self._force_close, len(self._messages)
         if (closes or forced) and self._is_under_way():
             self._close = self._force_close = False
             super().data_received(data)
             self._close, self._force_close = self._close or closes, self._force_close or forced
         else:
             super().data_received(data)
+        self._close_behind_a_trailer(known, data)
         if self._messages and not isinstance(self._messages[-1][0], RawRequestMessage):
             self._end_what_is_broken()
+
+    def _close_behind_a_trailer(self, known: int, data: bytes) -> None:
+        """Take no request behind a chunked body that may have had a trailer: aiohttp's parser gives its last field to
+        the next request as a header, and through a gateway that may be another client's.
+        """
+        came = islice(self._messages, known, None)
+        heard = [body if message.chunked else None for message, body in came if isinstance(message, RawRequestMessage)]
+        bodies = [self._chunked, *heard]
+        ended = [body for body in bodies if body is not None and body.is_eof()]
+        last = bodies[-1]
+        self._chunked = None if last in ended else last
+        self._newest = (self._newest + data[-len(_BARE_END) :])[-len(_BARE_END) :]
+        if ended and (ended != [last] or self._newest != _BARE_END):
+            self._close = True
 
     def _is_under_way(self) -> bool:
         """Whether the client still has something to say of a request that is being answered."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from contextlib import suppress
 
 import aiohttp
 import pytest
@@ -168,6 +169,58 @@ async def test_where_no_connection_is_kept_each_answer_is_the_last(relayed: bool
 
 async def takes_a_body(request: web.Request) -> web.StreamResponse:
     return web.Response(body=await request.read())
+
+
+CHUNKED = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
+NEXT = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+BARE, TRAILED = b"2\r\nab\r\n0\r\n\r\n", b"2\r\nab\r\n0\r\nX-T: 0\r\nX-Memory-User: mallory\r\n\r\n"
+
+
+async def says_headers(request: web.Request) -> web.StreamResponse:
+    body = await request.read()
+    return web.Response(body=b"%b %b.\n" % (body, " ".join(request.headers).encode()))
+
+
+@pytest.mark.parametrize(
+    ("pieces", "answered"),
+    [
+        ([CHUNKED + TRAILED, NEXT], [b"ab Host Transfer-Encoding"]),
+        ([CHUNKED + TRAILED + NEXT], [b"ab Host Transfer-Encoding"]),
+        ([CHUNKED, TRAILED[:-9], TRAILED[-9:] + NEXT], [b"ab Host Transfer-Encoding"]),
+        ([CHUNKED + TRAILED + CHUNKED + BARE], [b"ab Host Transfer-Encoding"]),
+        ([CHUNKED + TRAILED + CHUNKED, BARE], [b"ab Host Transfer-Encoding"]),
+        ([CHUNKED + BARE, NEXT], [b"ab Host Transfer-Encoding", b" Host"]),
+        ([CHUNKED + BARE[:-3], BARE[-3:], NEXT], [b"ab Host Transfer-Encoding", b" Host"]),
+        ([CHUNKED, BARE[-5:], CHUNKED, BARE], [b" Host Transfer-Encoding", b"ab Host Transfer-Encoding"]),
+    ],
+)
+async def test_a_trailer_is_no_header_of_the_next_request(pieces: list[bytes], answered: list[bytes]) -> None:
+    """Behind a gateway that shares its connections one client chose the user of another."""
+    app = web.Application(client_max_size=0)
+    app.router.add_route("*", "/", says_headers)
+    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0)
+    await runner.setup()
+    listener = socket.create_server(("127.0.0.1", 0))
+    await guarded_site(runner, listener, load_settings(None, {}, {})).start()
+    reader, writer = await asyncio.open_connection(*listener.getsockname())
+    said = b""
+
+    async def hears() -> None:
+        nonlocal said
+        with suppress(ConnectionError):  # what it has not read of its client resets the connection
+            while piece := await reader.read(65_536):
+                said += piece
+
+    hearing = asyncio.create_task(hears())
+    for piece in pieces:
+        writer.write(piece)
+        await asyncio.sleep(0.05)
+    while said.count(b".\n") < len(answered):
+        await asyncio.sleep(0.01)
+    await runner.cleanup()
+    await hearing
+    writer.close()
+    assert [one.rpartition(b"\r\n\r\n")[2] for one in said.split(b".\n")[:-1]] == answered
 
 
 async def takes_frames(request: web.Request) -> web.StreamResponse:
