@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from typing import Final, cast
@@ -30,6 +31,8 @@ it is taken at once, and an answer over TLS may wait in as much."""
 ENDING_BYTES: Final = 4_194_304
 """Reading an answer over TLS with whose end the connection ends stops when more than this waits: uvloop's TLS loses
 what comes while reading stands still and the end is behind it."""
+# The other side will say no more; over TLS there may be something to read that is no end. macOS has no such event.
+_ENDED: Final = getattr(select, "POLLRDHUP", 0)
 # What the kernel has goes here and is read before anything else happens on the loop, so that one will do for all.
 _ARRIVED: Final = memoryview(bytearray(TLS_BYTES_MAX))
 _ARRIVED_PLAIN: Final = _ARRIVED[:PIECE_BYTES]
@@ -232,6 +235,12 @@ class Connection(asyncio.BufferedProtocol):
     def is_open(self) -> bool:
         """Whether it takes a request."""
         return not self._transport.is_closing() and self._reading is None
+
+    def has_ended_unheard(self) -> bool:
+        """Whether the server has hung up and the loop has not said so yet: what is sent then is lost."""
+        waiting = select.poll()
+        waiting.register(self._transport.get_extra_info("socket").fileno(), _ENDED)
+        return bool(waiting.poll(0))
 
     async def ask(
         self, head: bytes, body: bytes | AsyncIterator[bytes] | None, *, skips_body: bool, chunked: bool

@@ -104,7 +104,7 @@ class Pool:
         oldest = asyncio.get_running_loop().time() - self._keepalive_s
         while self._idle:
             connection, since = self._idle.pop()
-            if connection.is_open() and since > oldest:
+            if since > oldest and connection.is_open() and not connection.has_ended_unheard():
                 return connection
             connection.abort()
         return None

@@ -143,6 +143,46 @@ async def test_only_what_may_be_repeated_is_sent_again_over_a_new_connection(
         assert server.connections == (2 if again else 1)
 
 
+def _answers_one_each(
+    listening: socket.socket, tls: ssl.SSLContext | None, hang_up: threading.Event, hung_up: threading.Event
+) -> None:
+    """A server of two connections, each for one request; the first is kept until it is told to hang up."""
+    for _ in range(2):
+        plain, _ = listening.accept()
+        with plain if tls is None else tls.wrap_socket(plain, server_side=True) as connection:
+            while connection.recv(65_536)[-2:] != b"{}":
+                pass
+            connection.sendall(OK + b"ok")
+            hang_up.wait(10)
+        hung_up.set()
+
+
+@pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_kept_connection_that_has_ended_takes_no_request(
+    scheme: str, run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its loop was busy and has not said so yet: a POST that was sent into it was lost, and 502."""
+    tls, file = self_signed(tmp_path, *NAMES)
+    monkeypatch.setenv("SSL_CERT_FILE", str(file))
+    hang_up, hung_up = threading.Event(), threading.Event()
+
+    async def asked(port: int) -> None:
+        pool = Pool(URL(f"{scheme}://127.0.0.1:{port}"), connect_timeout_s=2, keepalive_s=5)
+        assert await said(pool, "POST", body=b"{}") == b"ok"
+        hang_up.set()
+        assert hung_up.wait(10)
+        assert await said(pool, "POST", body=b"{}") == b"ok"
+        await pool.close()
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        told = (listening, tls if scheme == "https" else None, hang_up, hung_up)
+        serving = threading.Thread(target=_answers_one_each, args=told, daemon=True)
+        serving.start()
+        run(asked(listening.getsockname()[1]))
+        serving.join()
+
+
 async def test_what_breaks_off_on_a_new_connection_is_not_sent_again() -> None:
     async with pooled() as (pool, server):
         server.answers_each = 0
