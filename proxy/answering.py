@@ -29,7 +29,7 @@ from memory.telemetry import Metrics, event
 from proxy.connection import AnswerBroken, UpstreamAnswer
 from proxy.copies import Copies, Copy
 from proxy.passages import ENDED
-from proxy.relay import RelayResponse, Upstream, begin, cut, open_to, raw_target
+from proxy.relay import RelayResponse, Upstream, begin, break_off, open_to, raw_target
 from proxy.wire.answer import Answer, AnswerUnreadable, assemble_stream, decompress, parse_body
 from proxy.wire.sse import FinalEventHold, LastByteHold
 
@@ -178,7 +178,7 @@ class Answering:
         await response.write(text)
         if await self._pump(answer, response, None, Copy(0, self._copies)) == "died":
             self._metrics.upstream_failures.labels("midstream").inc()
-            cut(request)
+            break_off(request)
             return Outcome(response, answer.status, "failed")
         return Outcome(response, answer.status)
 
@@ -224,7 +224,7 @@ class Answering:
             self._metrics.upstream_failures.labels("midstream").inc()
             if hold is not None:
                 await response.write(hold.held)
-            cut(request)
+            break_off(request)
             return outcome
         if hold is not None:
             await response.write_eof(hold.held)

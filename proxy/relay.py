@@ -237,6 +237,14 @@ def cut(request: web.BaseRequest) -> None:
     request.transport.abort()
 
 
+def break_off(request: web.BaseRequest) -> None:
+    """End the client's connection where the upstream's broke: with all that came before, and no clean end."""
+    if request.transport is not None and request.version >= HttpVersion11:
+        request.transport.close()  # what a slow client has not taken yet goes out first
+    else:
+        cut(request)
+
+
 async def pass_through(
     request: web.Request,
     upstream: Upstream,
@@ -283,7 +291,7 @@ async def relay(
     except AnswerBroken:
         note(outcome="failed")
         metrics.upstream_failures.labels("midstream").inc()
-        cut(request)
+        break_off(request)
         return response
     except (asyncio.CancelledError, ConnectionError):
         note(bytes_out=passed)

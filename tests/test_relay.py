@@ -236,6 +236,30 @@ async def test_a_long_answer_to_a_slow_client_stops_and_goes_on_and_arrives_whol
     assert body == b"".join(pieces)
 
 
+@ways
+async def test_all_that_came_before_an_upstream_died_reaches_a_slow_client(passed: bool) -> None:
+    """What it had not taken yet was thrown away with its connection."""
+    said, metrics = 0, Metrics()
+
+    async def dies(writer: asyncio.StreamWriter) -> None:
+        nonlocal said
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 999999999\r\n\r\n")
+        while not (counted and counted[0].get_write_buffer_size()):
+            writer.write(b"x" * 16_384)
+            said += 16_384
+            await writer.drain()
+            await asyncio.sleep(0.001)
+
+    async with relayed(dies, passed=passed, metrics=metrics) as (port, counted, _), asyncio.timeout(20):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port, limit=4_096)
+        writer.write(REQUEST)
+        while not metrics.registry.get_sample_value("memory_proxy_upstream_failures_total", {"phase": "midstream"}):
+            await asyncio.sleep(0.01)
+        body = (await reader.read()).partition(b"\r\n\r\n")[2]
+        writer.close()
+    assert len(body) == said
+
+
 async def test_a_client_that_leaves_is_not_told_as_a_death_of_vllm() -> None:
     """Its connection is closing before the loop has told the handler so: the write says it."""
     metrics, gone = Metrics(), asyncio.Event()
