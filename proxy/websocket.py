@@ -14,6 +14,7 @@ from typing import Any
 
 import aiohttp
 from aiohttp import WSCloseCode, WSMsgType, web
+from multidict import CIMultiDict
 
 from memory.errors import MemoryInvalid, UpstreamUnreachable
 from memory.passage import note
@@ -50,7 +51,7 @@ async def tunnel(
     """
     offered = ",".join(request.headers.getall("Sec-WebSocket-Protocol", ())).split(",")  # it may stand in several lines
     asked = [name.strip() for name in offered if name.strip()]
-    headers = as_text(upstream.headers(request.raw_headers))
+    headers = _spelled_once(as_text(upstream.headers(request.raw_headers)))
     for name in _HANDSHAKE:
         headers.popall(name, None)
     try:
@@ -85,6 +86,12 @@ async def tunnel(
         await asyncio.gather(*ways, return_exceptions=True)
         await _close(request, closing, ours, theirs)
         return ours
+
+
+def _spelled_once(headers: CIMultiDict[str]) -> CIMultiDict[str]:
+    """Headers of which a name that is there again is spelled as it was: of two spellings aiohttp sends the last."""
+    spelling: dict[str, str] = {}
+    return CIMultiDict((spelling.setdefault(name.lower(), name), value) for name, value in headers.items())
 
 
 def _answering(theirs: aiohttp.ClientWebSocketResponse[bool]) -> RelaySocket:

@@ -246,6 +246,27 @@ async def test_subprotocols_in_several_lines_are_one_offer(scripted: Scripted) -
     assert head.lower().count(b"sec-websocket-protocol: realtime\r\n") == 1
 
 
+async def test_a_header_in_two_spellings_arrives_twice(scripted: Scripted) -> None:
+    seen: list[str] = []
+
+    async def greets(request: web.Request) -> web.WebSocketResponse:
+        seen.extend(request.headers.getall("Cookie"))
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        await socket.close()
+        return socket
+
+    shake = [(b"Connection", b"Upgrade"), (b"Upgrade", b"websocket"), (b"Sec-WebSocket-Version", b"13")]
+    key = (b"Sec-WebSocket-Key", b"dGhlIHNhbXBsZSBub25jZQ==")
+    cookies = [(b"Cookie", b"a=1"), (b"cookie", b"b=2"), (b"Cookie", b"c=3")]
+    async with in_place(scripted, greets) as url:
+        reader, writer = await asyncio.open_connection(URL(url).host, URL(url).port)
+        writer.write(request_bytes("GET", "/socket", [*shake, key, *cookies]))
+        await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+        writer.close()
+    assert seen == ["a=1", "b=2", "c=3"]
+
+
 async def test_headers_of_the_upstreams_handshake_arrive_and_none_of_ours(scripted: Scripted) -> None:
     async def greets(request: web.Request) -> web.WebSocketResponse:
         socket = web.WebSocketResponse()
