@@ -51,7 +51,7 @@ async def tunnel(
     """
     offered = ",".join(request.headers.getall("Sec-WebSocket-Protocol", ())).split(",")  # it may stand in several lines
     asked = [name.strip() for name in offered if name.strip()]
-    headers = _spelled_once(as_text(upstream.headers(request.raw_headers)))
+    headers = _spelled_once(as_text(upstream.headers(request.raw_headers, body_is_ours=True)))
     for name in _HANDSHAKE:
         headers.popall(name, None)
     try:

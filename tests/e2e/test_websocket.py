@@ -267,6 +267,27 @@ async def test_a_header_in_two_spellings_arrives_twice(scripted: Scripted) -> No
     assert seen == ["a=1", "b=2", "c=3"]
 
 
+async def test_a_handshake_with_a_body_announces_none_to_the_upstream(scripted: Scripted) -> None:
+    """vLLM's server waited for it before it answered, and the client for that."""
+    seen: list[str] = []
+
+    async def greets(request: web.Request) -> web.WebSocketResponse:
+        seen.extend(request.headers)
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        await socket.close()
+        return socket
+
+    shake = [(b"Connection", b"Upgrade"), (b"Upgrade", b"websocket"), (b"Sec-WebSocket-Version", b"13")]
+    key = (b"Sec-WebSocket-Key", b"dGhlIHNhbXBsZSBub25jZQ==")
+    async with in_place(scripted, greets) as url:
+        reader, writer = await asyncio.open_connection(URL(url).host, URL(url).port)
+        writer.write(request_bytes("GET", "/socket", [*shake, key], b"abc"))
+        await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), 10)
+        writer.close()
+    assert "Sec-WebSocket-Key" in seen and "Content-Length" not in seen
+
+
 async def test_headers_of_the_upstreams_handshake_arrive_and_none_of_ours(scripted: Scripted) -> None:
     async def greets(request: web.Request) -> web.WebSocketResponse:
         socket = web.WebSocketResponse()
