@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import fcntl
 import os
 import signal
@@ -114,6 +115,34 @@ async def test_a_drained_spool_is_reset_and_its_old_records_are_none(tmp_path: P
     again = Spool(tmp_path / "one.spool", 64 * 1024)
     assert await all_of(again) == [new]
     await again.close()
+
+
+@pytest.mark.parametrize("written", [0, 17, 34])
+async def test_what_is_taken_behind_a_header_that_met_a_fault_is_found_by_an_adopter(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: int
+) -> None:
+    spool, write, entries = Spool(tmp_path / "one.spool", MIB), os.pwrite, [an_entry() for _ in range(3)]
+    await spool.append(entries[0])
+
+    def faulty(fd: int, data: bytes, at: int) -> int:
+        if at >= DATA_AT:
+            return write(fd, data, at)
+        if written:
+            write(fd, data[:written], at)
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", faulty)
+        with pytest.raises(SpoolUnavailable):
+            await spool.drained(1)
+        with pytest.raises(SpoolUnavailable):
+            await spool.append(entries[1])
+    await spool.append(entries[2])
+    kill_9(spool)
+    assert count(tmp_path) == 1
+    adopted = Spool(tmp_path / "one.spool", None, create=False)
+    assert await all_of(adopted) == entries[2:]
+    await adopted.close()
 
 
 async def test_a_full_spool_refuses_and_keeps_what_it_has(tmp_path: Path) -> None:

@@ -68,6 +68,7 @@ class Spool:
         self.damage = 0
         self.removed = 0
         self._broken: str | None = None
+        self._unsure = False  # whether the header in the file is this one
         self._spans: deque[Span] = deque()
         self._fd = _open_locked(path, create=create)
         try:
@@ -167,6 +168,8 @@ class Spool:
         """
         if self._broken is not None:
             raise SpoolUnavailable(f"{self.path}: {self._broken}")
+        if self._unsure:  # an adopter looks for records of the generation that the file names
+            self._put_header(self._header.generation, self._header.drained_at)
         at, results, written = self._end, list[MemoryProxyFault | None](), list[Span]()
         for entry in entries:
             record = encode_record(entry, self._header.generation)
@@ -225,12 +228,17 @@ class Spool:
             self._put_header(self._header.generation, drained_at)
         else:
             # Not synced: should the header be lost, records are drained twice, and the next append's sync carries it.
-            self._put_header(self._header.generation + 1, DATA_AT)
             self._end = DATA_AT
+            self._put_header(self._header.generation + 1, DATA_AT)
 
     def _put_header(self, generation: int, drained_at: int) -> None:
-        self._header = Header(generation, self._header.sequence + 1, drained_at)
-        os.pwrite(self._fd, self._header.encode(), self._header.slot_at())
+        """One that met a fault may be in the file or not: it is written again, in its own slot, before a record is."""
+        self._header = Header(generation, self._header.sequence + (not self._unsure), drained_at)
+        self._unsure = True
+        raw = self._header.encode()
+        if os.pwrite(self._fd, raw, self._header.slot_at()) < len(raw):
+            raise OSError(errno.EIO, "the header was cut short")
+        self._unsure = False
 
     def _close(self, delete: bool) -> None:
         try:
