@@ -49,14 +49,14 @@ def append(path: Path, entry: Entry, receipt: Mapping[str, Any]) -> None:
     descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
     try:
         size = os.fstat(descriptor).st_size
+        if size == 0:  # before there is a line: of a file that has some it is not known whether its name is on disk
+            synced(path.parent)
         torn = size > 0 and os.pread(descriptor, 1, size - 1) != b"\n"
         raw = json.dumps(line, separators=(",", ":")).encode() + b"\n"
         left = memoryview((b"\n" if torn else b"") + raw)
         while left:  # a disk that is nearly full takes a part
             left = left[os.write(descriptor, left) :]
         os.fsync(descriptor)
-        if size == 0:
-            synced(path.parent)
     finally:
         os.close(descriptor)
 
