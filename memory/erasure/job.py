@@ -153,8 +153,7 @@ class Erasing:
             await self._remember_late(job, target, fence, known)
         items = await self._store.items(job)
         known.hot.update(await self._hot(job, target, items))  # before its names are gone
-        # What is gone is counted at once: who goes on after a kill finds nothing of it to count.
-        job = await self._advance(job, "marked", await self._purge(job, target, known), fence)
+        job = await self._counted(job, await self._purge(job, target, known), fence)
         marks = known.marks(await self._parts.keys.content_key(job.tenant_id))
         deleted = await self._store.delete(job, items, target, marks, self._parts.clock(), fence)
         return replace(job, step="deleted", counts=deleted)
@@ -165,7 +164,7 @@ class Erasing:
         if not known.hot:  # taken up again behind the deletion
             known.hot.update(await self._hot(job, target, items))
         files = await self._parts.files.forget(job.tenant_id, items.touched(), self._parts.clock())
-        job = await self._advance(job, "deleted", {"files": files}, fence)
+        job = await self._counted(job, {"files": files}, fence)
         await self._tell(Word(job.tenant_id, job.erasure_id, 2, tuple(items.touched())), known)
         return await self._advance(job, "deleted", await self._purge(job, target, known), fence)
 
@@ -177,11 +176,11 @@ class Erasing:
     async def _lock_away(self, job: Job, target: Target, fence: int) -> Job:
         """What is sealed can be read no more, and what the model server has cached is met no more."""
         shredded = await self._shred(job)
-        tokens = await self._store.drop_unsaid_tokens(job)
+        job = await self._counted(job, {"personal_tokens": await self._store.drop_unsaid_tokens(job)}, fence)
         now = self._parts.clock()
         before = now - timedelta(seconds=self._parts.salt_rotation_min_s)
         job = await self._store.rotate_salt(job, now, before, fence)
-        return await self._advance(job, "shredded", {"keys_shredded": shredded, "personal_tokens": tokens}, fence)
+        return await self._advance(job, "shredded", {"keys_shredded": shredded}, fence)
 
     async def _shred(self, job: Job) -> int:
         """How many keys open nothing any more, also those that were shredded before this was broken off."""
@@ -420,6 +419,10 @@ class Erasing:
             },
         }
         return signed(members, await keys.receipt_seed())
+
+    async def _counted(self, job: Job, more: Mapping[str, int], fence: int) -> Job:
+        """What has gone is noted before anything else may fail: who comes again finds none of it."""
+        return await self._advance(job, job.step, more, fence) if any(more.values()) else job
 
     async def _advance(self, job: Job, step: Step, more: Mapping[str, int], fence: int) -> Job:
         counts = added(job.counts, more)

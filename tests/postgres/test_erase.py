@@ -54,7 +54,7 @@ from memory.erasure.learning import Learning
 from memory.erasure.model import Plan, Target
 from memory.erasure.reapply import reapply
 from memory.erasure.receipt import is_genuine, public_key
-from memory.errors import Conflict, LeaseLost, StoreRefused, StoreUnavailable
+from memory.errors import Conflict, LeaseLost, QueueUnavailable, StoreRefused, StoreUnavailable
 from memory.ids import new_id
 from memory.keys import KeyRing
 from memory.model import (
@@ -386,6 +386,44 @@ async def test_what_was_taken_away_before_a_kill_is_in_the_receipt(
     job = await erasing.run(bench.stores.tenant, erasure_id, fence)
     assert job is not None and job.receipt is not None
     assert job.receipt["counts"].items() >= {"files": 3, "queue_entries": 1}.items(), job.receipt
+
+
+class Stumbles:
+    """A part of an erasure whose first call of this name meets a fault."""
+
+    def __init__(self, part: Any, name: str, fault: Exception) -> None:
+        self._part, self._name, self._faults = part, name, [fault]
+
+    def __getattr__(self, name: str) -> Any:
+        if name == self._name and self._faults:
+            raise self._faults.pop()
+        return getattr(self._part, name)
+
+
+async def test_a_receipt_counts_what_had_gone_when_a_fault_broke_it_off(bench: Bench, valkey: ValkeyServer) -> None:
+    ada, left = bench.stores.scope("ada"), [3]
+    await bench.commit(ada, "s")
+    session = (await bench.stores.records.session(ada, "s")).session_id
+    hot = RedisHot(valkey.url, timeout_ms=2000, keep_timeout_ms=2000)
+    key = scope_key(await bench.parts.keys.chain_key(ada.tenant), ada)
+    await hot.keep_working(ada, key, session, Known(1, 1), b"about", 60)
+    await hot.close()
+
+    class Files:
+        async def forget(self, *_: Any) -> int:
+            return left.pop() if left else 0
+
+    whole = replace(bench.parts, files=Files())
+    bench.parts = replace(whole, store=Stumbles(whole.store, "delete", StoreUnavailable("away")))
+    erasure_id = await bench.ask("user", "ada", ada)
+    with pytest.raises(StoreUnavailable):
+        await bench.run(erasure_id)
+    bench.parts = replace(whole, redis=Stumbles(whole.redis, "announce", QueueUnavailable("away")))
+    with pytest.raises(QueueUnavailable):  # behind the deletion: every process is told to let go
+        await bench.run(erasure_id)
+    bench.parts = whole
+    counts = (await bench.run(erasure_id)).receipt["counts"]
+    assert (counts["redis_keys"], counts["files"], counts["keys_shredded"]) == (1, 3, 1)
 
 
 async def summed(bench: Bench, summariser: Summariser, scope: Scope, session: SessionRef) -> DueSummary:
