@@ -18,6 +18,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any, Final, Protocol
 from uuid import UUID
 
@@ -67,6 +68,8 @@ ASK_EVERY_S: Final = 60.0
 RUNS_LOOKED_AT: Final = 14  # for one that ended
 
 Say = Callable[[UUID, Counted], None]
+Stands = tuple[Place, list[Any]]
+"""Where the step of the bound goes on from, and what its cut is by then."""
 
 
 class ConsolidateStore(ToldStore, Protocol):
@@ -99,7 +102,14 @@ class ConsolidateStore(ToldStore, Protocol):
         self, tenant: UUID, scope_id: int, after: Place | None, limit: int, terms: Terms
     ) -> tuple[Place | None, list[tuple[Use, bool]]]: ...
     async def change(
-        self, tenant: UUID, scope_id: int, step: Step, due: Sequence[Due], terms: Terms, lead: Lead
+        self,
+        tenant: UUID,
+        scope_id: int,
+        step: Step,
+        due: Sequence[Due],
+        terms: Terms,
+        lead: Lead,
+        stands: Stands | None = None,
     ) -> Changed: ...
     async def old_summary(self, tenant: UUID, scope_id: int, memory_id: UUID) -> OldSummary | None: ...
     async def summarised_turns(self, tenant: UUID, old: OldSummary, seq: int, limit: int) -> list[StoredTurn]: ...
@@ -324,7 +334,7 @@ class _TenantStep:
                 yield scope_id
             last = page[-1]
 
-    async def _change_all(self, scope_id: int, due: Sequence[Due]) -> None:
+    async def _change_all(self, scope_id: int, due: Sequence[Due], stands: Stands | None = None) -> None:
         lead = self._pace.lead
         if lead is None:
             await self._count(changed=len(due))
@@ -335,27 +345,27 @@ class _TenantStep:
             more = True
             while more:
                 began_s = self._now_s()
-                changed = await self._change_or_pass(scope_id, batch, lead)
+                changed = await self._change_or_pass(scope_id, batch, lead, stands)
                 worked_s = self._now_s() - began_s
                 await self._count(changed=changed.rows, worked_s=worked_s)
                 await self._pace.rest(worked_s, least_s=self._parts.pause_s)
                 more = changed.more
 
-    async def _change_or_pass(self, scope_id: int, batch: Sequence[Due], lead: Lead) -> Changed:
+    async def _change_or_pass(self, scope_id: int, batch: Sequence[Due], lead: Lead, stands: Stands | None) -> Changed:
         """Rows that the store refuses are passed over: nobody else's night may end with them."""
         try:
-            return await self._change(scope_id, batch, lead)
+            return await self._change(scope_id, batch, lead, stands)
         except StoreRefused as fault:
             ids = ",".join(str(one.memory_id) for one in batch)
             event(log, "consolidation_refused", logging.WARNING, step=self._step, ids=ids, fault=str(fault))
             return Changed(0)
 
-    async def _change(self, scope_id: int, batch: Sequence[Due], lead: Lead) -> Changed:
+    async def _change(self, scope_id: int, batch: Sequence[Due], lead: Lead, stands: Stands | None) -> Changed:
         if self._step in RETOLD:
             told = Retelling(self._store, self._parts.tells)
             return await told.change(self._tenant, scope_id, self._step, batch, self._terms, lead)
         if self._step != "summaries":
-            return await self._store.change(self._tenant, scope_id, self._step, batch, self._terms, lead)
+            return await self._store.change(self._tenant, scope_id, self._step, batch, self._terms, lead, stands)
         return Changed(await self._rebuild(scope_id, batch[0].memory_id, lead))
 
     async def _rebuild(self, scope_id: int, memory_id: UUID, lead: Lead) -> int:
@@ -392,14 +402,17 @@ class _TenantStep:
             after = None
             await self._note(_FIRST, cut=cut, at_once=True)
         elif self._terms.bytes_max is None:
-            cut.rows_left = min(cut.rows_left, rows_over)  # what was hidden last may not have been noted
+            cut.rows_left = min(cut.rows_left, rows_over)  # others may have hidden some
         if cut.upto is None:
             return
+        begin = after or _FIRST
         async for place, uses in self._uses(after):
-            await self._change_all(
-                place.scope_id, [Due(use.memory_id) for use, may_go in uses if may_go and cut.takes(use)]
-            )
+            goes = (Due(use.memory_id) for use, may_go in uses if may_go and cut.takes(use))
+            while some := list(islice(goes, ROWS_UNDER_LOCK)):
+                # What is left to take is noted with what was taken, or who goes on here would take as much again.
+                await self._change_all(place.scope_id, some, (begin, cut.as_json()))
             await self._note(place, cut=cut)
+            begin = place
 
     async def _rows_over(self) -> int:
         """By how many rows the tenant has too much; 0 or less: not."""

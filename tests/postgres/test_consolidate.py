@@ -633,6 +633,25 @@ async def test_a_bound_is_kept_though_no_process_lives_to_look_at_all(
     assert left == {f"text {number}" for number in range(19, 24)}
 
 
+@pytest.mark.parametrize("bound", [{"rows_max": 5}, {"bytes_max": 5 * (6 + 776) + 300}])
+async def test_a_run_that_goes_on_hides_no_more_than_its_bound_takes(night: Night, bound: dict[str, int]) -> None:
+    """All are worth the same; the store is away behind each change, before the run has noted anything more."""
+    settings = {f"consolidate.{name}": value for name, value in bound.items()}
+    night.settings = load_settings(None, {**settings, "consolidate.pause_ms": 0}, {})
+    await tell(night, *(f"text {number}" for number in range(8)))
+    night.now = T0 + DAY
+
+    class Away(ConsolidateStore):
+        async def change(self, *arguments: Any) -> Any:
+            await super().change(*arguments)
+            raise StoreUnavailable("away")
+
+    with pytest.raises(StoreUnavailable):
+        await night.on(Away(night.stores.database, "memory_embeddings_test_model_1d820189")).run(lambda *_: None)
+    assert await night.run() == {"bound": 3}
+    assert len(await contents(night)) == 5
+
+
 async def test_a_bound_in_bytes(night: Night) -> None:
     await tell(night, *(f"text {number}" for number in range(8)))
     size = 8 * (6 + 776)  # text, and a vector of 384 halves with its head

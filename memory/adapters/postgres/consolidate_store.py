@@ -247,14 +247,24 @@ class ConsolidateStore(ToldStore):
     # ------------------------------------------------------------ changes
 
     async def change(
-        self, tenant: UUID, scope_id: int, step: Step, due: Sequence[Due], terms: Terms, lead: Lead
+        self,
+        tenant: UUID,
+        scope_id: int,
+        step: Step,
+        due: Sequence[Due],
+        terms: Terms,
+        lead: Lead,
+        stands: tuple[Place, list[Any]] | None = None,
     ) -> Changed:
-        """Change what of these memories of a scope is still due, at most ROWS_UNDER_LOCK of them."""
+        """Change what of these memories of a scope is still due, at most ROWS_UNDER_LOCK of them. `stands`: from where
+        the step goes on then, and with which cut.
+        """
         task = _Task(tenant, scope_id, step, due[:ROWS_UNDER_LOCK], terms, lead)
         async with self._database.transaction(tenant, [scope_id]) as tx:
             await hold_fence(tx, _LANE, lead.fence)
             changed = await self._changes[step](tx, task)
-            await _note_change(tx, task.tenant, lead, step, changed.rows)
+            place = None if stands is None else [*_packed(stands[0]), stands[1]]
+            await _note_change(tx, task.tenant, lead, step, changed.rows, place)
         return changed
 
     async def _expire(self, tx: Transaction, task: _Task) -> Changed:
@@ -437,9 +447,11 @@ def _to_review(found: Sequence[Any], terms: Terms) -> list[Due]:
     return changes
 
 
-async def _note_change(tx: Transaction, tenant: UUID, lead: Lead, step: Step, count: int) -> None:
+async def _note_change(
+    tx: Transaction, tenant: UUID, lead: Lead, step: Step, count: int, place: list[Any] | None = None
+) -> None:
     if count:
-        await tx.run("note_progress", tenant, lead.run_id, step, None, 0, count, 0.0, None)
+        await tx.run("note_progress", tenant, lead.run_id, step, place, 0, count, 0.0, None)
 
 
 def _packed(place: Place) -> list[Any]:
