@@ -105,7 +105,7 @@ class Memories:
         version = require_change(asked, version)
         records = self._parts.records
         known = await records.memory(caller.scope, memory_id, now=caller.now)
-        becomes = Sensitivity(asked.sensitivity) if asked.sensitivity else None
+        becomes = Sensitivity(asked.sensitivity) if "sensitivity" in asked.model_fields_set else None
         holder = await holder_for(caller, self._parts.keys)
         require_writable(holder, item_of(caller.scope, known), "memory", becomes)
         require_not_of_record(known, asked.model_fields_set)

@@ -191,6 +191,17 @@ def test_who_may_not_read_is_told_no_memory_by_changing_it(keyed: Keyed) -> None
     assert keyed.own(reads, "GET", path)["pinned"] is True
 
 
+def test_a_change_that_says_no_label_lowers_none(keyed: Keyed) -> None:
+    secret = keyed.make("w-cleared", "--user", "w-cene", *USUAL, "--sensitivity-max", "confidential")["secret"]
+    put(keyed, secret, line(MERGER, "s1", "confidential"))
+    known = one_with(keyed, secret, WORD)
+    path, version = f"/memory/v1/memories/{known['id']}", str(known["version"])
+    changed = keyed.own(secret, "PATCH", path, {"pinned": True}, If_Match=version)
+    assert (changed["pinned"], changed["sensitivity"]) == (True, "confidential")
+    lowered = keyed.own(secret, "PATCH", path, {"sensitivity": "internal"}, If_Match=str(changed["version"]))
+    assert code(lowered) == "capability_missing"
+
+
 def test_who_may_not_read_is_told_no_record_by_bringing_it_back(keyed: Keyed) -> None:
     reads = keyed.make("w-keeps", "--user", "w-bor", *USUAL)["secret"]
     writes = keyed.make("w-brings", "--user", "w-bor", "--can", "memory:write")["secret"]
