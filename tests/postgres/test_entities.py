@@ -123,6 +123,16 @@ async def test_a_card_that_was_raised_while_it_was_being_changed_is_not_lowered(
     assert (made.name, made.sensitivity) == ("quay seven", "confidential")
 
 
+async def test_a_tie_is_as_sensitive_as_either_of_its_ends_becomes(held: Held) -> None:
+    quay, mole, pier = [await held.add(name) for name in ("quay", "mole", "pier")]
+    ties = [await held.tie(quay, mole), await held.tie(pier, quay), await held.tie(mole, pier)]
+    known = await held.store.one(held.scope, quay)
+    assert known.card_id is not None
+    await held.records.patch_memory(held.scope, known.card_id, 1, MemoryChange(sensitivity="confidential"), T0)
+    labels = [(await held.records.memory(held.scope, tie.memory_id)).sensitivity for tie in ties]
+    assert labels == ["confidential", "confidential", "internal"]
+
+
 async def test_a_merge_closes_no_circle_where_there_can_be_none(held: Held) -> None:
     room, house, street = [await held.add(name) for name in ("room", "house", "street")]
     await held.tie(room, house, "part_of")

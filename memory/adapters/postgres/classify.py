@@ -2,6 +2,7 @@
 
 The label is inherited both ways along the derivations: by the turns that the memory rests on, and by all that was made
 of those turns, in every version; of a turn whose imported line has become confidential the second half is done alone.
+What ties one to others by hand says its name: it is raised with the card.
 Nothing is ever lowered here: to lower is one memory's PATCH. What a fact or procedure stated in the open beside its
 text goes; it stays as a memory that nothing is held against (docs/decisions/0024). Copies in other scopes, shared or
 parts of another project's checkpoint, are raised, sealed and hidden too: nothing that is so sensitive leaves its scope
@@ -29,6 +30,7 @@ async def classify(tx: Transaction, place: Place, memory_id: UUID, label: Sensit
     lower = [row for row in turns if _raised(row, label) != row["sensitivity"]]
     await tx.run_many("seal_turn", (_turn(place, row, label) for row in lower))
     ids = {memory_id, *await made_of(tx, place, [row["event_id"] for row in turns])}
+    ids |= {row["memory_id"] for row in await tx.fetch("ties_of_card", place.tenant, memory_id)}
     await raise_made(tx, place, ids, label, changed_version, told={memory_id})
 
 

@@ -104,6 +104,24 @@ SELECT derived_id AS memory_id
 FROM made
 ORDER BY derived_id;
 
+-- name: ties_of_card
+-- What was said by hand of what ties the one whose card this memory is, and the one that it is merged into, to others,
+-- hidden or not: it says both names.
+-- $1 tenant uuid, $2 memory_id uuid
+-- Uses: entities_of_card, relationships_of_source, relationships_of_target, memories_pkey. Rows: memory_id.
+SELECT r.memory_id
+FROM entities e
+CROSS JOIN LATERAL (
+    SELECT memory_id FROM relationships
+    WHERE tenant_id = $1 AND source_entity IN (e.entity_id, e.merged_into)
+    UNION
+    SELECT memory_id FROM relationships
+    WHERE tenant_id = $1 AND target_entity IN (e.entity_id, e.merged_into)) r
+CROSS JOIN LATERAL (SELECT collection FROM memories
+                    WHERE tenant_id = $1 AND memory_id = r.memory_id LIMIT 1) m
+WHERE e.tenant_id = $1 AND e.card_id = $2 AND m.collection = 'entity'
+ORDER BY r.memory_id;
+
 -- name: lock_memories
 -- These memories, locked to the end of the transaction against being copied meanwhile.
 -- $1 tenant uuid, $2 memory_ids uuid[]
