@@ -133,6 +133,18 @@ async def test_a_tie_is_as_sensitive_as_either_of_its_ends_becomes(held: Held) -
     assert labels == ["confidential", "confidential", "internal"]
 
 
+async def test_a_tie_comes_back_with_its_ends_alone(held: Held) -> None:
+    quay, mole = await held.add("quay"), await held.add("mole")
+    tie = await held.tie(quay, mole)
+    await held.store.delete(held.scope, quay, "open", now=T0, note=held.note())
+    with pytest.raises(Conflict, match="deleted entity"):
+        await held.records.undelete_memory(held.scope, tie.memory_id, T0)
+    await held.store.undelete(held.scope, quay, "open", now=T0, note=held.note(), may=lambda _: None)
+    await held.store.unrelate(held.scope, tie.relationship_id, now=T0, note=held.note())
+    with pytest.raises(Conflict, match="deleted relationship"):
+        await held.records.undelete_memory(held.scope, tie.memory_id, T0)
+
+
 async def test_a_merge_closes_no_circle_where_there_can_be_none(held: Held) -> None:
     room, house, street = [await held.add(name) for name in ("room", "house", "street")]
     await held.tie(room, house, "part_of")

@@ -277,6 +277,8 @@ class Records:
             if shown.expires_at is not None and shown.expires_at <= now:
                 raise NotFound("no such deleted memory: it is past its end")
             record = await tx.value("deleted_record_of", scope.tenant, memory_id)
+            if record == "relationship":
+                raise Conflict("this memory is that of a deleted relationship: tie its ends anew")
             if record is not None:
                 raise Conflict(f"this memory is that of a deleted {record} and comes back with it: undelete that")
             return shown

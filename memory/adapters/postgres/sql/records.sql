@@ -234,13 +234,19 @@ WHERE tenant_id = $1 AND memory_id = $2;
 -- name: deleted_record_of
 -- What the deleted record is whose words a memory is; no row where there is none.
 -- $1 tenant uuid, $2 memory_id uuid
--- Uses: tasks_of_memory, personas_of_memory, entities_of_card, artifacts_of_memory, document_chunks_of_memory,
--- documents_pkey. Rows: record.
+-- Uses: tasks_of_memory, personas_of_memory, entities_of_card, relationships_of_memory, entities_pkey, memories_pkey,
+-- artifacts_of_memory, document_chunks_of_memory, documents_pkey. Rows: record.
 SELECT 'task' AS record FROM tasks WHERE tenant_id = $1 AND memory_id = $2 AND deleted_at IS NOT NULL
 UNION ALL
 SELECT 'persona' FROM personas WHERE tenant_id = $1 AND memory_id = $2 AND deleted_at IS NOT NULL
 UNION ALL
 SELECT 'entity' FROM entities WHERE tenant_id = $1 AND card_id = $2 AND deleted_at IS NOT NULL
+UNION ALL
+SELECT CASE WHEN r.deleted_at IS NULL THEN 'entity' ELSE 'relationship' END
+FROM relationships r
+JOIN entities e ON e.tenant_id = $1 AND e.entity_id IN (r.source_entity, r.target_entity)
+JOIN memories m ON m.tenant_id = $1 AND m.memory_id = $2 AND m.collection = 'entity'
+WHERE r.tenant_id = $1 AND r.memory_id = $2 AND (r.deleted_at IS NOT NULL OR e.deleted_at IS NOT NULL)
 UNION ALL
 SELECT 'artifact' FROM artifacts WHERE tenant_id = $1 AND memory_id = $2 AND deleted_at IS NOT NULL
 UNION ALL
