@@ -15,6 +15,7 @@ import pytest
 
 from memory.adapters.postgres.audit import AuditLog
 from memory.adapters.postgres.checkpoint_store import CheckpointStore
+from memory.adapters.postgres.records import Records
 from memory.audit import Note, noted
 from memory.checkpoints import Giving, NewCheckpoint, NewPart
 from memory.errors import Conflict, NotFound, StoreUnavailable
@@ -190,6 +191,20 @@ async def test_what_a_branch_shares_stays_until_the_last_of_them_is_deleted(held
     with pytest.raises(NotFound, match="deleted in the last 30 days"):
         later = T0 + timedelta(days=31)
         await held.store.undelete(held.scope, "n", now=later, note=held.note("undelete"), may=lambda _: None)
+
+
+async def test_words_of_a_deleted_checkpoint_come_back_with_it_alone(held: Held, postgres: TestDatabase) -> None:
+    records = Records(held.made.database, held.made.scopes, postgres.embeddings)
+    said = words("notes", "one")
+    await held.save("n", said)
+    await held.store.branch(held.scope, "n", "of n", now=T0, note=held.note())
+    for name in ("n", "of n"):
+        await held.store.delete(held.scope, name, now=T0, note=held.note())
+    with pytest.raises(Conflict, match="deleted checkpoint"):
+        await records.undelete_memory(held.scope, said.memory_id, T0)
+    await held.store.undelete(held.scope, "of n", now=T0, note=held.note(), may=lambda _: None)
+    await records.delete_memory(held.scope, said.memory_id, T0)
+    assert (await records.undelete_memory(held.scope, said.memory_id, T0)).content == "one"
 
 
 @pytest.mark.parametrize("again", [False, True], ids=["once", "loaded again meanwhile"])

@@ -235,7 +235,8 @@ WHERE tenant_id = $1 AND memory_id = $2;
 -- What the deleted record is whose words a memory is; no row where there is none.
 -- $1 tenant uuid, $2 memory_id uuid
 -- Uses: tasks_of_memory, personas_of_memory, entities_of_card, relationships_of_memory, entities_pkey, memories_pkey,
--- artifacts_of_memory, document_chunks_of_memory, documents_pkey. Rows: record.
+-- artifacts_of_memory, document_chunks_of_memory, documents_pkey, checkpoint_parts_of_memory, checkpoints_pkey.
+-- Rows: record.
 SELECT 'task' AS record FROM tasks WHERE tenant_id = $1 AND memory_id = $2 AND deleted_at IS NOT NULL
 UNION ALL
 SELECT 'persona' FROM personas WHERE tenant_id = $1 AND memory_id = $2 AND deleted_at IS NOT NULL
@@ -253,7 +254,13 @@ UNION ALL
 SELECT 'document'
 FROM document_chunks c
 JOIN documents d ON d.tenant_id = $1 AND d.document_id = c.document_id AND d.deleted_at IS NOT NULL
-WHERE c.tenant_id = $1 AND c.memory_id = $2;
+WHERE c.tenant_id = $1 AND c.memory_id = $2
+UNION ALL
+SELECT 'checkpoint'
+FROM checkpoint_parts p
+JOIN checkpoints c ON c.tenant_id = $1 AND c.checkpoint_id = p.checkpoint_id
+WHERE p.tenant_id = $1 AND p.memory_id = $2 AND p.own
+HAVING bool_and(c.deleted_at IS NOT NULL);
 
 -- name: withdraw_summaries
 -- Hide the rolling summaries that hold words of the turns of these memories, and say that nobody but us did: they wait to
