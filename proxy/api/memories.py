@@ -17,10 +17,10 @@ from uuid import UUID
 from aiohttp import web
 
 from memory.audit import Note, noted
-from memory.errors import EmbedderUnavailable, MemoryInvalid, NotFound, StoreUnavailable, Unprocessable
+from memory.errors import MemoryInvalid, NotFound, Unprocessable
 from memory.model import Scope
 from memory.stored import MemoryChange, MemoryRecord
-from memory.write.windows import dated, split_windows
+from memory.write.windows import dated
 from policies.gate import Holder, Item
 from policies.injection.judge import origin_of
 from policies.labels import Integrity, Sensitivity
@@ -43,6 +43,7 @@ from proxy.api.parts import OwnParts
 from proxy.api.schemas import KindName, MemoryChanged, MemoryDeleted, MemoryList, MemoryPatch, MemorySaid
 from proxy.api.screening import require_quotable
 from proxy.api.sessions import Labels
+from proxy.api.vectors import vectors_of, windows_of
 from proxy.gated import may_bring_back, readable, require_readable, require_writable
 
 _KINDS: Final = get_args(KindName)
@@ -164,13 +165,9 @@ class Memories:
             raise Unprocessable("content is blank: a memory says something, or DELETE hides it", param="content")
         if asked.validation_status != "confirmed":
             await asyncio.to_thread(_refuse_instructions, text, known, "content")
-        windows = await asyncio.to_thread(split_windows, text, self._parts.windows)
-        try:
-            vectors = await self._parts.embedder.embed_documents(
-                [dated(text[start:end], known.occurred_at) for start, end in windows]
-            )
-        except EmbedderUnavailable as fault:
-            raise StoreUnavailable(f"the new text cannot be embedded now: {fault}", retry_after_s=1) from fault
+        windows = await windows_of(self._parts.windows, text)
+        texts = [dated(text[start:end], known.occurred_at) for start, end in windows]
+        vectors = await vectors_of(self._parts.embedder, texts)
         return MemoryChange(content=text, windows=tuple(windows), vectors=vectors, **members)
 
     def _attributes(self, asked: MemoryPatch, known: MemoryRecord) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from memory.errors import (
 from memory.ids import new_id
 from memory.model import NewMemory
 from memory.stored import MemoryRecord, SessionRecord
-from memory.write.windows import dated, split_windows
+from memory.write.windows import dated
 from policies.checkpoint import LABELS, Costs, Part, fitting, in_order, may_become
 from policies.gate import Holder, Item
 from policies.injection.judge import Origin
@@ -41,7 +41,7 @@ from proxy.api.memories import item_of
 from proxy.api.parts import OwnParts
 from proxy.api.schemas_checkpoint import CheckpointAsked, CheckpointPatch
 from proxy.api.screening import require_quotable
-from proxy.api.vectors import vectors_of
+from proxy.api.vectors import vectors_of, windows_of
 from proxy.gated import readable, require_readable, sees
 
 EXTRACTOR: Final = "checkpoint/1"
@@ -433,7 +433,7 @@ class Saving:
 
     async def _remembered(self, now: datetime, words: Sequence[Words]) -> list[NewMemory]:
         """Words as memories, embedded. Raises StoreUnavailable."""
-        windows = [await asyncio.to_thread(split_windows, one.text, self._parts.windows) for one in words]
+        windows = [await windows_of(self._parts.windows, one.text) for one in words]
         texts = [
             dated(one.text[a:b], one.occurred_at) for one, spans in zip(words, windows, strict=True) for a, b in spans
         ]
