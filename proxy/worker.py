@@ -1,7 +1,8 @@
 """A proxy worker: resolved settings and an inherited socket in, requests served until SIGTERM.
 
-Serves at once: /memory/health answers, completions go through without memory until stores and model are there. On
-SIGTERM it stops accepting, finishes its streams, hands off what it holds, and exits 0. `python -m proxy.worker`.
+Serves at once where no other does: /memory/health answers, completions go through without memory until stores and
+model are there. On SIGTERM it stops accepting, finishes its streams, hands off what it holds, and exits 0.
+`python -m proxy.worker`.
 """
 
 from __future__ import annotations

@@ -35,6 +35,7 @@ from memory.metric_files import reading
 from memory.telemetry import merged_exposition
 from proxy.supervisor.children import Child, Command
 from proxy.supervisor.data_dir import claimed
+from proxy.supervisor.fleet import LISTEN_FD, Pool
 from proxy.supervisor.journal import Journal
 from proxy.supervisor.keeper import Keeper
 from proxy.supervisor.leftovers import buried, started_at
@@ -592,6 +593,32 @@ async def test_a_child_that_speaks_does_not_serve_before_it_says_so(
     (tmp_path / "loaded").touch()
     assert await keeper.until_serving(10)
     await keeper.stop((signal.SIGTERM, 1.0))
+
+
+@pytest.mark.parametrize("number", [1, 2])
+async def test_one_that_begins_again_leaves_requests_to_those_that_serve(tmp_path: Path, number: int) -> None:
+    """Else it takes some before it knows a key: chats were refused while another worker could have answered them."""
+    says = f'echo "${{MEMORY_PROXY_REPLACES:-alone}}" >> {tmp_path}/said'
+    script = says + '; echo 1 >&"$MEMORY_PROXY_READY_FD"; exec sleep 60'
+    began: list[int] = []
+    env = {"PATH": os.environ["PATH"], LISTEN_FD: "0"}
+    journal = Journal(StringIO(), "json")
+    argv = ("/bin/bash", "-c", script)
+    pool = Pool("child", argv, env, (), 1.0, journal, lambda child: began.append(child.pid), lambda _: None)
+
+    async def said(lives: int) -> list[str]:
+        while len(lines := (tmp_path / "said").read_text().split()) < lives or not all(
+            keeper.serving.is_set() for keeper in pool._keepers.values()
+        ):
+            await asyncio.sleep(0.02)
+        return lines
+
+    (tmp_path / "said").touch()
+    pool.start(number)
+    assert await said(number) == ["alone"] * number
+    os.kill(began[0], signal.SIGKILL)
+    assert (await said(number + 1))[number:] == (["alone"] if number == 1 else ["1"])
+    await pool.stop(asyncio.Event())
 
 
 async def test_a_command_that_cannot_be_executed_is_tried_again_with_the_reason(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from proxy.supervisor.journal import Journal
 from proxy.supervisor.keeper import READY_SILENT_S, Keeper
 
 SLOT = "MEMORY_PROXY_SLOT"
-# Said to the first life of a successor: its predecessor serves until it does.
+# Said to one that begins while another serves: it takes no request from that before it has all it serves with.
 REPLACES = "MEMORY_PROXY_REPLACES"
 LISTEN_FD = "MEMORY_PROXY_LISTEN_FD"
 WORKER_PATIENCE_S = 30.0
@@ -48,7 +48,7 @@ class Pool:
     async def roll(self) -> None:
         """Replace every process, one at a time, the new one first. The others stay where one does not serve."""
         for former in list(self._keepers.values()):
-            fresh = self._add(replaces=True)
+            fresh = self._add()
             names = {"child": former.command.name, "by": fresh.command.name}
             if not await fresh.until_serving(READY_SILENT_S * 2):
                 self.journal.note("not_rolled", level="error", **names, reason="the new one does not serve")
@@ -78,14 +78,17 @@ class Pool:
         await keeper.stop((signal.SIGTERM, self.patience_s))
         self._keepers = {slot: kept for slot, kept in self._keepers.items() if kept is not keeper}
 
-    def _add(self, *, replaces: bool = False) -> Keeper:
+    def _add(self) -> Keeper:
         slot = next(number for number in count() if number not in self._keepers)
         command = Command(
             f"{self.name} {slot}", self.argv, {**self.env, SLOT: str(slot)}, fds=self.fds, death_signal=signal.SIGTERM
         )
-        first = {REPLACES: "1"} if replaces else {}
         speaks = LISTEN_FD in self.env
-        keeper = Keeper(command, self.journal, began=self.began, ended=self.ended, first_env=first, speaks=speaks)
+        keeper = Keeper(command, self.journal, began=self.began, ended=self.ended, env_now=self._beside, speaks=speaks)
         self._keepers[slot] = keeper
         keeper.start()
         return keeper
+
+    def _beside(self) -> Mapping[str, str]:
+        """Tells a process that begins, at a roll or behind one that died, that another serves meanwhile."""
+        return {REPLACES: "1"} if any(keeper.serving.is_set() for keeper in self._keepers.values()) else {}

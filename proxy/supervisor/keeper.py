@@ -37,17 +37,17 @@ class Keeper:
         *,
         began: Callable[[Child], None] = lambda child: None,
         ended: Callable[[int], None] = lambda pid: None,
-        first_env: Mapping[str, str] | None = None,
+        env_now: Callable[[], Mapping[str, str]] = dict,
         speaks: bool = False,
     ) -> None:
-        """`first_env`: said to its first life only. `speaks`: it says when it serves, however long that takes."""
+        """`env_now`: what is said to a life that begins. `speaks`: it says when it serves, however long that takes."""
         self.command = command
         self.serving = asyncio.Event()
         self.complete = asyncio.Event()
         self.deaths = 0
         self.has_served = False
         self._journal = journal
-        self._first_env = dict(first_env or {})
+        self._env_now = env_now
         self._speaks = speaks
         self._began = began
         self._ended = ended
@@ -90,7 +90,6 @@ class Keeper:
             if time.monotonic() - began > STEADY_S:
                 pause_s = PAUSE_FIRST_S
             self.deaths += 1
-            self._first_env = {}
             self._journal.note("died", level="warning", child=self.command.name, reason=reason, restart_in_s=pause_s)
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause_s):
@@ -105,7 +104,7 @@ class Keeper:
             return f"no pipe can be had: {error.strerror}"
         command = dataclasses.replace(
             self.command,
-            env={**self.command.env, **self._first_env, READY_FD: str(writer)},
+            env={**self.command.env, **self._env_now(), READY_FD: str(writer)},
             fds=(*self.command.fds, writer),
         )
         try:
