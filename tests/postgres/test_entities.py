@@ -145,6 +145,18 @@ async def test_a_tie_comes_back_with_its_ends_alone(held: Held) -> None:
         await held.records.undelete_memory(held.scope, tie.memory_id, T0)
 
 
+async def test_a_tie_whose_ends_come_back_one_by_one_is_told_once(held: Held, postgres: TestDatabase) -> None:
+    quay, mole = await held.add("quay"), await held.add("mole")
+    tie = await held.tie(quay, mole)
+    for at, end in enumerate((quay, mole)):
+        await held.store.delete(held.scope, end, "open", now=T0 + at * DAY, note=held.note())
+    for end in (quay, mole):
+        note, now = held.note(), T0 + 2 * DAY
+        await held.store.undelete(held.scope, end, "open", now=now, note=note, may=lambda _: None)
+    told = f"SELECT event FROM outbox WHERE object_id = '{tie.memory_id}' ORDER BY event_id"
+    assert postgres.psql(told).split() == ["created", "deleted", "restored"]
+
+
 async def test_a_merge_closes_no_circle_where_there_can_be_none(held: Held) -> None:
     room, house, street = [await held.add(name) for name in ("room", "house", "street")]
     await held.tie(room, house, "part_of")

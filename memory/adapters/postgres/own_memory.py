@@ -147,14 +147,15 @@ async def turn_memory(
     now: datetime,
 ) -> None:
     """Hide a record's memory, or show it again (`at` None), told to the feed. One that was hidden at another time than
-    its record (`gone_at`) was so by itself, and stays so.
+    its record (`gone_at`) was so by itself, and stays so; one that stays hidden since another moment is not told of.
     """
     card_id = UUID(int=memory_id.int)
     known = await tx.row("lock_memory", tenant, scope_id, card_id)
     if known is None or known["deleted_at"] != gone_at:
         return
     await tx.run("hide_memory", tenant, card_id, at, changed)
-    await announce(tx, tenant, scope_id, "deleted" if at else "restored", [card_id], by="api", at=now)
+    if at is None or gone_at is None:
+        await announce(tx, tenant, scope_id, "deleted" if at else "restored", [card_id], by="api", at=now)
 
 
 async def standing_by_id(tx: Transaction, tenant: UUID, scope_id: int, memory_ids: Iterable[UUID]) -> dict[UUID, Any]:
