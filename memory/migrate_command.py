@@ -94,7 +94,7 @@ async def _cleaned(settings: Settings) -> None:
         return  # a bare `memory-proxy migrate`: there is no service to make ready
     path = effective_journal(settings, settings.data.dir)
     try:
-        erased = await asyncio.to_thread(lambda: any(journal.entries(path)))
+        erased = await asyncio.to_thread(lambda: any(journal.names(path)))
     except OSError as fault:
         raise StartFailed(
             f"erasure.journal {path} cannot be read: {fault.strerror}; remedy: name a file, and give it to the account "

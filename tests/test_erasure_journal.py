@@ -6,6 +6,7 @@ import errno
 import os
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,3 +52,24 @@ def test_a_journal_whose_first_line_met_a_fault_is_in_its_directory_on_disk(
     journal.append(path, entry, {})
     assert tmp_path in synced, "or a power cut takes the file with all that was erased by it"
     assert {one.erasure for one in journal.entries(path)} == {entry.erasure}
+
+
+def test_of_lines_that_nothing_is_to_be_done_for_no_tombstones_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each start asks for all there ever were: of a hundred users of years they took gigabytes."""
+    path, tenant, many = tmp_path / "erasures.ndjson", new_id(), tuple(("content", bytes(32)) for _ in range(3))
+    made = [journal.Entry(tenant, new_id(), "user", bytes(32), datetime.now(UTC), many) for _ in range(3)]
+    for entry in made:
+        journal.append(path, entry, {})
+    unpacked, read = journal._unpacked, list[object]()
+
+    def seen(by_kind: Any) -> Any:
+        read.append(by_kind)
+        return unpacked(by_kind)
+
+    monkeypatch.setattr(journal, "_unpacked", seen)
+    assert list(journal.names(path)) == [(tenant, entry.erasure) for entry in made]
+    assert read == []
+    assert list(journal.entries(path, {(tenant, made[1].erasure)})) == [made[1]]
+    assert len(read) == 1

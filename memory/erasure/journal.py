@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -19,6 +19,9 @@ from uuid import UUID
 
 from memory.model import TombstoneKind
 from memory.on_disk import synced
+
+Name = tuple[UUID, UUID]
+"""A tenant and an erasure of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,22 +64,42 @@ def append(path: Path, entry: Entry, receipt: Mapping[str, Any]) -> None:
         os.close(descriptor)
 
 
-def entries(path: Path) -> Iterator[Entry]:
-    """Every whole line, oldest first; of a file that is not there none. Blocking. Raises OSError."""
+def entries(path: Path, among: Container[Name] | None = None) -> Iterator[Entry]:
+    """Every whole line, or those of these erasures, oldest first; of a file that is not there none. Blocking. Raises
+    OSError.
+    """
+    for name, line in _lines(path):
+        if (among is None or name in among) and (found := _entry(name, line)) is not None:
+            yield found
+
+
+def names(path: Path) -> Iterator[Name]:
+    """Of which tenant which erasure each line is, likewise: of a user of years the tombstones take 50 MB."""
+    for name, _ in _lines(path):
+        yield name
+
+
+def _lines(path: Path) -> Iterator[tuple[Name, Mapping[str, Any]]]:
     if not path.exists():
         return
     with path.open("rb") as file:
         for raw in file:
-            if (found := _entry(raw)) is not None:
+            if (found := _read(raw)) is not None:
                 yield found
 
 
-def _entry(raw: bytes) -> Entry | None:
+def _read(raw: bytes) -> tuple[Name, Mapping[str, Any]] | None:
     try:
         line = json.loads(raw)
+        return (UUID(line["tenant"]), UUID(line["erasure"])), line
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _entry(name: Name, line: Mapping[str, Any]) -> Entry | None:
+    try:
         return Entry(
-            UUID(line["tenant"]),
-            UUID(line["erasure"]),
+            *name,
             line["kind"],
             bytes.fromhex(line["digest"]),
             datetime.fromisoformat(line["at"]),

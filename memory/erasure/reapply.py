@@ -32,29 +32,31 @@ log: Final = logging.getLogger("memory_proxy.erasure")
 async def reapply(erasing: Erasing, asking: Asking, leader: Leads) -> int:
     """Take out what every line of the journal says that the store does not know of. How many lines that were."""
     parts = erasing.parts
-    lines = await asyncio.to_thread(lambda: list(journal.entries(parts.journal)))
-    missing = await _missing(asking, lines)
+    names = await asyncio.to_thread(lambda: list(journal.names(parts.journal)))
+    missing = await _missing(asking, names)
     if not missing:
         return 0
+    done, lines = 0, journal.entries(parts.journal, missing)
     async with leading(leader) as fence:
         if fence is None:
             raise LeaseLost("another process goes through with erasures")
-        for line in missing:
+        while (line := await asyncio.to_thread(next, lines, None)) is not None:
             await _take_out(erasing, asking, line, fence)
-    event(log, "erased_again", logging.WARNING, erasures=len(missing))
-    return len(missing)
+            done += 1
+    event(log, "erased_again", logging.WARNING, erasures=done)
+    return done
 
 
-async def _missing(asking: Asking, lines: Sequence[journal.Entry]) -> list[journal.Entry]:
+async def _missing(asking: Asking, names: Sequence[journal.Name]) -> set[journal.Name]:
     """Those that the store does not know of, or was not done with taking away when its process or its copy ended. Each
     start asks, of every line that there ever was.
     """
     of: dict[UUID, list[UUID]] = {}
-    for line in lines:
-        of.setdefault(line.tenant, []).append(line.erasure)
+    for tenant, erasure in names:
+        of.setdefault(tenant, []).append(erasure)
     known = [tenant for tenant in of if await asking.store.knows_tenant(tenant)]  # else it is another store's journal
     gone = {tenant: await asking.store.taken_out(tenant, of[tenant]) for tenant in known}
-    return [line for line in lines if line.tenant in gone and line.erasure not in gone[line.tenant]]
+    return {(tenant, one) for tenant in known for one in of[tenant] if one not in gone[tenant]}
 
 
 async def _take_out(erasing: Erasing, asking: Asking, line: journal.Entry, fence: int) -> None:
