@@ -49,6 +49,20 @@ async def test_migrations_and_committed_schema_agree(postgres: TestDatabase) -> 
     assert await check(postgres.app) == []
 
 
+def test_what_lies_in_a_scope_is_found_by_it(postgres: TestDatabase) -> None:
+    """Else who sees all scopes of a large tenant, as each erasure does, has every row held against all of them: 21,000
+    rows and 50,000 scopes took 18 s.
+    """
+    found = postgres.psql(
+        "SELECT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'scope_id' "
+        "WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'r' AND c.relname <> 'erasure_items' "
+        "AND NOT EXISTS (SELECT FROM pg_index i "
+        "JOIN pg_attribute t ON t.attrelid = c.oid AND t.attnum = i.indkey[0] AND t.attname = 'tenant_id' "
+        "WHERE i.indrelid = c.oid AND i.indkey[1] = a.attnum AND i.indpred IS NULL) ORDER BY 1"
+    )
+    assert found.split() == []
+
+
 async def test_a_migration_may_take_longer_than_a_look_at_what_is_pending(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
