@@ -34,7 +34,7 @@ from memory.adapters.postgres.erase_store import EraseStore
 from memory.adapters.postgres.extraction_store import ExtractionStore
 from memory.adapters.postgres.leadership import Leadership
 from memory.adapters.postgres.own_memory import add_own_memory
-from memory.adapters.postgres.queries import Query
+from memory.adapters.postgres.queries import Query, load_queries
 from memory.adapters.postgres.rows import Place
 from memory.adapters.postgres.scopes import Scopes
 from memory.adapters.postgres.sharing import Sharing
@@ -221,6 +221,20 @@ async def test_a_user_leaves_nothing_and_another_everything(bench: Bench) -> Non
     )
     assert job.target is None and rows(bench, "erasure_items") == 0
     assert "heron" not in str(receipt) and "'ada'" not in str(receipt)  # hex may spell her name
+
+
+def test_what_was_made_of_a_turn_is_looked_for_by_the_turn_however_many_scopes_are_seen(postgres: TestDatabase) -> None:
+    """Of 50,000 users with 8 edges each, all edges were gone through for the forgetting of one memory."""
+    postgres.psql(
+        f"INSERT INTO derivations SELECT '{UUID(int=1)}', gen_random_uuid(), 'memory', gen_random_uuid(), 'turn', 0, n "
+        "FROM generate_series(1, 5000) n; ANALYZE derivations"
+    )
+    plan = postgres.psql(
+        f"SET mp.tenant = '{UUID(int=1)}'; SET mp.scopes = '{{{','.join(map(str, range(1, 5001)))}}}'; "
+        f"SET ROLE mp_app; EXPLAIN (GENERIC_PLAN) {load_queries()['made_of'].sql}"
+    )
+    assert "derivations_of_source" in plan
+    assert "derivations_of_scope" not in plan, plan
 
 
 async def test_the_audit_log_names_what_was_asked_for_and_nothing_is_that_it_does_not_name(bench: Bench) -> None:

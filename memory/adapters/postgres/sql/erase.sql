@@ -208,6 +208,8 @@ WHERE kind = 'turn';
 
 -- name: made_of
 -- The memories that anything of these turns and memories went into, through whatever memories lie between; and these.
+-- Each is looked up by itself: joined, the scopes that are seen seem to the planner to hold next to nothing, and of whoever
+-- sees all of a tenant's it would go through every edge that there is.
 -- $1 tenant uuid, $2 ids uuid[]
 -- Uses: derivations_of_source, memories_pkey. Rows: memory_id, scope_id, kind, collection, session_id.
 WITH RECURSIVE down (id) AS (
@@ -215,7 +217,7 @@ WITH RECURSIVE down (id) AS (
     UNION
     SELECT d.derived_id
     FROM down
-    JOIN derivations d ON d.tenant_id = $1 AND d.source_id = down.id)
+    CROSS JOIN LATERAL (SELECT derived_id FROM derivations WHERE tenant_id = $1 AND source_id = down.id OFFSET 0) d)
 SELECT m.memory_id, m.scope_id, m.kind, m.collection, m.session_id
 FROM down
 CROSS JOIN LATERAL (
