@@ -31,7 +31,6 @@ from memory.model import TombstoneKind
 from memory.write.tombstones import called
 
 _PAGE_ROWS: Final = 2_000
-_ALL: Final = 1_000_000_000
 _IDS_AT_ONCE: Final = 5_000  # of a person's hundreds of thousands: no statement is to come near the bound of one
 _ROUNDS_MAX: Final = 8  # two as a rule: until the locks are had, and behind them
 Tombstone = tuple[TombstoneKind, bytes]
@@ -311,8 +310,7 @@ class _Deletion:
     async def _turns(self, scopes: list[int], sessions: list[UUID], turns: list[UUID]) -> list[Any]:
         if not (scopes or sessions or turns):
             return []
-        asked = (self._tenant, scopes, sessions, turns, UUID(int=0), _ALL)
-        return await self._tx.fetch("turns_to_erase", *asked)
+        return await self._tx.fetch("turns_gone", self._tenant, scopes, sessions, turns)
 
     async def _note_survivors(
         self, made: list[UUID], turns: list[UUID], held: Sequence[Any], whole: set[UUID], rows: Mapping[UUID, Any]

@@ -285,6 +285,14 @@ WHERE tenant_id = $1 AND event_id > $5
 ORDER BY event_id
 LIMIT $6;
 
+-- name: turns_gone
+-- The turns of these scopes, or of these sessions, or these themselves: where each stands, not what it says.
+-- $1 tenant uuid, $2 scope_ids int8[], $3 session_ids uuid[], $4 event_ids uuid[]
+-- Uses: turns_in_order, turns_siblings, turns_pkey. Rows: event_id, scope_id, session_id, chain.
+SELECT event_id, scope_id, session_id, chain
+FROM turns
+WHERE tenant_id = $1 AND (scope_id = ANY ($2) OR session_id = ANY ($3) OR event_id = ANY ($4));
+
 -- name: newer_than
 -- Where in these scopes there is anything that came after a moment and was not made of turns.
 -- $1 tenant uuid, $2 scope_ids int8[], $3 until timestamptz
