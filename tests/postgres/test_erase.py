@@ -20,7 +20,7 @@ import pytest
 
 from memory import payload
 from memory.adapters.directory_blobs import DirectoryBlobs
-from memory.adapters.postgres import batch
+from memory.adapters.postgres import batch, erase_jobs, erase_store
 from memory.adapters.postgres import facts as fact_store
 from memory.adapters.postgres.artifact_store import BlobKeeper
 from memory.adapters.postgres.audit import AuditLog
@@ -1549,3 +1549,30 @@ async def test_a_store_that_is_away_leaves_the_job(bench: Bench) -> None:
         await Erasing(replace(bench.parts, store=away)).run(bench.stores.tenant, erasure_id, fence)
     assert await bench.parts.store.waiting() == [(bench.stores.tenant, erasure_id)]
     assert (await bench.run(erasure_id)).receipt["complete"]
+
+
+async def test_no_statement_of_an_erasure_is_given_more_than_it_can_do_in_its_time(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The 400,000 tombstones of a user of 100,000 turns took all of the minute that a statement has, and none stood."""
+    ada = bench.stores.scope("ada")
+    await bench.commit(ada, "s")
+    await bench.commit(ada, "t", ("nothing of the kind was ever said before", "nor was it said of anybody else"))
+    given, run, fetch = dict[str, list[int]](), Transaction.run, Transaction.fetch
+
+    async def seen(tx: Transaction, query: str | Query, *arguments: Any) -> int:
+        name = query if isinstance(query, str) else query.name
+        given.setdefault(name, []).append(max((len(one) for one in arguments if isinstance(one, list)), default=0))
+        return await run(tx, query, *arguments)
+
+    async def words_are_read_before(tx: Transaction, query: str | Query, *arguments: Any) -> list[Any]:
+        assert query != "turns_to_erase" or arguments[-1] <= 2_000, "those of a user of years are gigabytes"
+        return await fetch(tx, query, *arguments)
+
+    for module in (erase_jobs, erase_store):
+        monkeypatch.setattr(module, "IDS_AT_ONCE", 3, raising=False)
+    monkeypatch.setattr(Transaction, "run", seen)
+    monkeypatch.setattr(Transaction, "fetch", words_are_read_before)
+    assert (await bench.run(await bench.ask("user", "ada", ada))).receipt["complete"]
+    assert max(given["add_tombstones"]) <= 3 < sum(given["add_tombstones"])
+    assert max(given["add_erasure_items"]) <= 3 < sum(given["add_erasure_items"])

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
+from memory.adapters.postgres.blocks import some_of
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.leadership import lane_of_job
 from memory.adapters.postgres.leases import hold_fence
@@ -20,6 +21,9 @@ from memory.model import TombstoneKind
 JOB = "erasure"
 LANE = lane_of_job(JOB)
 _FIRST = UUID(int=0)
+IDS_AT_ONCE: Final = 5_000
+"""Of a person's hundreds of thousands: no statement is to come near the bound of one."""
+Tombstone = tuple[TombstoneKind, bytes]
 
 
 class EraseJobs:
@@ -126,8 +130,7 @@ class EraseJobs:
     ) -> None:
         """Keep away what these stand for."""
         async with self._database.transaction(tenant) as tx:
-            kinds, digests = [kind for kind, _ in tombstones], [value for _, value in tombstones]
-            await tx.run("add_tombstones", tenant, kinds, digests, at)
+            await keep_away(tx, tenant, tombstones, at)
 
     async def knows_tenant(self, tenant: UUID) -> bool:
         """Whether the store has this tenant."""
@@ -149,7 +152,13 @@ class EraseJobs:
 
 async def note_items(tx: Transaction, job: Job, rows: Iterable[tuple[str, str, int]]) -> None:
     """Write what a job is about: kind, item, scope."""
-    all_of = list(rows)
-    if all_of:
-        kinds, items, scopes = ([row[at] for row in all_of] for at in range(3))
+    for some in some_of(list(rows), IDS_AT_ONCE):
+        kinds, items, scopes = ([row[at] for row in some] for at in range(3))
         await tx.run("add_erasure_items", job.tenant_id, job.erasure_id, kinds, items, scopes)
+
+
+async def keep_away(tx: Transaction, tenant: UUID, tombstones: Sequence[Tombstone], at: datetime) -> None:
+    """Write tombstones, since when each stands."""
+    for some in some_of(tombstones, IDS_AT_ONCE):
+        kinds, digests = [kind for kind, _ in some], [value for _, value in some]
+        await tx.run("add_tombstones", tenant, kinds, digests, at)

@@ -18,7 +18,7 @@ from uuid import UUID
 from memory.adapters.postgres import facts, outbox, procedures
 from memory.adapters.postgres.blocks import SESSIONS_AT_ONCE, some_of
 from memory.adapters.postgres.database import Database, Transaction
-from memory.adapters.postgres.erase_jobs import LANE, EraseJobs, note_items
+from memory.adapters.postgres.erase_jobs import IDS_AT_ONCE, LANE, EraseJobs, Tombstone, keep_away, note_items
 from memory.adapters.postgres.erase_older import erase_bare, plan_until
 from memory.adapters.postgres.erase_tokens import drop_unsaid
 from memory.adapters.postgres.facts import EmbeddingQueries
@@ -27,13 +27,10 @@ from memory.adapters.postgres.rows import Place
 from memory.erasure.model import WHOLE, GoneTurn, Items, Job, Labelled, Named, Plan, Target, added
 from memory.errors import StoreUnavailable
 from memory.ids import id_in
-from memory.model import TombstoneKind
 from memory.write.tombstones import called
 
 _PAGE_ROWS: Final = 2_000
-_IDS_AT_ONCE: Final = 5_000  # of a person's hundreds of thousands: no statement is to come near the bound of one
 _ROUNDS_MAX: Final = 8  # two as a rule: until the locks are had, and behind them
-Tombstone = tuple[TombstoneKind, bytes]
 Marks = Callable[[Iterable[UUID]], Sequence[Tombstone]]
 
 
@@ -143,8 +140,7 @@ class EraseStore(EraseJobs):
         rows += [("memory", str(one), scope) for one, scope in plan.memories.items()]
         async with self._database.transaction(tenant) as tx:
             await hold_fence(tx, LANE, fence)
-            kinds, digests = [kind for kind, _ in tombstones], [value for _, value in tombstones]
-            await tx.run("add_tombstones", tenant, kinds, digests, job.requested_at)
+            await keep_away(tx, tenant, tombstones, job.requested_at)
             if subject is not None:
                 await tx.fetch("retire_keys", tenant, subject, now)
                 keys = await tx.fetch("keys_retired", tenant, subject)
@@ -156,8 +152,7 @@ class EraseStore(EraseJobs):
         """Turns that go too, and what keeps them away."""
         async with self._database.transaction(job.tenant_id) as tx:
             await hold_fence(tx, LANE, fence)
-            kinds, digests = [kind for kind, _ in tombstones], [value for _, value in tombstones]
-            await tx.run("add_tombstones", job.tenant_id, kinds, digests, job.requested_at)
+            await keep_away(tx, job.tenant_id, tombstones, job.requested_at)
             await note_items(tx, job, [("turn", str(one), scope) for one, scope in turns.items()])
 
     # ------------------------------------------------------------ taking it away
@@ -240,9 +235,7 @@ class _Deletion:
         others = {one: row for one, row in made.items() if row["scope_id"] not in scopes}
         touched = sorted({*items.touched(), *(row["scope_id"] for row in others.values())})
         await tx.see(tenant, touched)  # what goes lies here; whoever was given it anywhere
-        marks = self._marks(made)
-        kinds, digests = [kind for kind, _ in marks], [value for _, value in marks]
-        await tx.run("add_tombstones", tenant, kinds, digests, self._job.requested_at)
+        await keep_away(tx, tenant, self._marks(made), self._job.requested_at)
         await self._note_survivors(list(made), [row["event_id"] for row in gone_turns], held, set(sessions), made)
         await self._let_go(others, versions)
         await tx.see(tenant, self._everything)
@@ -391,7 +384,7 @@ async def _taken_along(tx: Transaction, tenant: UUID, first: Iterable[UUID]) -> 
     taken: dict[UUID, Any] = {}
     more = list(first)
     while more:
-        for some in some_of(more, _IDS_AT_ONCE):
+        for some in some_of(more, IDS_AT_ONCE):
             taken |= {row["memory_id"]: row for row in await tx.fetch("made_of", tenant, some)}
         more = [row["memory_id"] for row in await tx.fetch("ties_of_gone", tenant, list(taken))]
     return taken
