@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 from uuid import UUID
@@ -116,8 +116,8 @@ class Documents:
         )
         holder = await holder_for(caller, self._parts.keys)
         shown = readable(holder, found.rows, partial(_item, caller.scope))
-        rows = [await self._said(caller.scope, record) for record in shown]
-        return said(DocumentList(data=rows, next_cursor=page.next_cursor(found.next_cursor)))
+        rows = await self.shown(caller.scope, shown)
+        return said(DocumentList(data=[*rows], next_cursor=page.next_cursor(found.next_cursor)))
 
     async def show(self, request: web.Request) -> web.Response:
         """One document, with a page of its chunks."""
@@ -252,10 +252,15 @@ class Documents:
         return (ref if asked.save == "session" else None), ref
 
     async def _said(self, scope: Scope, record: DocumentRecord) -> DocumentSaid:
-        session_id = record.session_id or record.shown_in
-        labels = await self._labels.of(scope, [session_id])
-        session = labels.get(session_id) if session_id else None
-        return document_said(record, session, self._parts.documents.budget_tokens)
+        (one,) = await self.shown(scope, [record])
+        return one
+
+    async def shown(self, scope: Scope, records: Sequence[DocumentRecord]) -> Sequence[DocumentSaid]:
+        """Documents as they are shown."""
+        named = [(one, one.session_id or one.shown_in) for one in records]
+        labels = await self._labels.of(scope, (session_id for _, session_id in named))
+        budget_tokens = self._parts.documents.budget_tokens
+        return [document_said(one, labels.get(of) if of else None, budget_tokens) for one, of in named]
 
 
 def document_said(record: DocumentRecord, session: str | None, budget_tokens: int) -> DocumentSaid:
