@@ -1558,7 +1558,8 @@ async def test_no_statement_of_an_erasure_is_given_more_than_it_can_do_in_its_ti
     ada = bench.stores.scope("ada")
     await bench.commit(ada, "s")
     await bench.commit(ada, "t", ("nothing of the kind was ever said before", "nor was it said of anybody else"))
-    given, run, fetch = dict[str, list[int]](), Transaction.run, Transaction.fetch
+    given = dict[str, list[int]]()
+    run, fetch, value = Transaction.run, Transaction.fetch, Transaction.value
 
     async def seen(tx: Transaction, query: str | Query, *arguments: Any) -> int:
         name = query if isinstance(query, str) else query.name
@@ -1569,10 +1570,20 @@ async def test_no_statement_of_an_erasure_is_given_more_than_it_can_do_in_its_ti
         assert query != "turns_to_erase" or arguments[-1] <= 2_000, "those of a user of years are gigabytes"
         return await fetch(tx, query, *arguments)
 
+    async def gone(tx: Transaction, query: str | Query, *arguments: Any) -> Any:
+        if query == "erase_rows":
+            given.setdefault(arguments[1], []).append(len(arguments[2]))
+        return await value(tx, query, *arguments)
+
     for module in (erase_jobs, erase_store):
         monkeypatch.setattr(module, "IDS_AT_ONCE", 3, raising=False)
     monkeypatch.setattr(Transaction, "run", seen)
+    monkeypatch.setattr(Transaction, "value", gone)
     monkeypatch.setattr(Transaction, "fetch", words_are_read_before)
-    assert (await bench.run(await bench.ask("user", "ada", ada))).receipt["complete"]
+    memories = rows(bench, "memories")
+    receipt = (await bench.run(await bench.ask("user", "ada", ada))).receipt
+    assert receipt["complete"]
+    assert receipt["counts"]["memories"] == receipt["counts"]["memory_versions"] == memories
+    assert max(given["memory_id"]) <= 3 < sum(given["memory_id"]) == memories
     assert max(given["add_tombstones"]) <= 3 < sum(given["add_tombstones"])
     assert max(given["add_erasure_items"]) <= 3 < sum(given["add_erasure_items"])

@@ -244,6 +244,10 @@ class _Deletion:
         await tx.see(tenant, touched)
         await tx.run("unname_successors", tenant, list(made))
         await tx.run("unname_events", tenant, touched, [str(one) for one in made])
+        # Each has rows in a dozen tables. Those of records go with them: what hangs on a record would not be counted.
+        plain = [one for one, row in made.items() if one not in others and row["collection"] == "default"]
+        for some in some_of(plain, IDS_AT_ONCE):
+            await self._rows("memory_id", some)
         await self._rows("scope_id", scopes)
         all_gone = [*made, *(row["event_id"] for row in gone_turns)]
         self._counts["derivations"] += await tx.run("erase_derivations", tenant, all_gone)
