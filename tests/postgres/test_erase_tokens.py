@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
+from uuid import UUID
 
 import pytest
 
-from memory.adapters.postgres import erase_tokens
+from memory.adapters.postgres import erase_store, erase_tokens
 from memory.adapters.postgres.erase_store import EraseStore
 from memory.adapters.postgres.redact_store import RedactStore
 from memory.adapters.postgres.row_vault import vaulted
 from memory.adapters.postgres.write_store import WriteStore
 from memory.erasure.job import Erasing
-from memory.erasure.model import Target, TargetKind
+from memory.erasure.model import Items, Job, Named, Target, TargetKind
 from memory.model import Commit, Scope
 from memory.write.personal import SubjectTokens
 from memory.write.tombstones import digests_of
@@ -181,3 +183,36 @@ async def test_who_says_it_again_meanwhile_keeps_it(bench: Bench) -> None:
         )  # fmt: skip
     assert await dropping == 0
     assert await kept(bench) == {"ada gone"}
+
+
+async def test_the_scopes_of_a_tenant_are_gone_through_once_however_many_of_its_users_are_touched(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A project of 50,000 users that stays with what is newer: they were gone through for each of its users."""
+    looked, asked = list[int](), list[list[int]]()
+
+    class Scopes(list[Named]):
+        def __iter__(self) -> Iterator[Named]:
+            looked.append(len(self))
+            return super().__iter__()
+
+    class Store(EraseStore):
+        def __init__(self) -> None:
+            """Without a database."""
+            self._database: Any = None
+
+        async def scopes(self, tenant: UUID) -> list[Named]:
+            return Scopes(Named(n, f"u{n % 20}", "p", "a", "own") for n in range(40))
+
+        async def items(self, job: Job) -> Items:
+            return Items({"turn": {str(n): n for n in range(1, 19)}})
+
+    async def dropped(database: Any, tenant: UUID, scope_ids: Sequence[int]) -> int:
+        asked.append(list(scope_ids))
+        return 1
+
+    monkeypatch.setattr(erase_store, "drop_unsaid", dropped)
+    job = Job(UUID(int=1), UUID(int=2), "project", None, b"", "deleted", T0, {}, None, None)
+    assert await Store().drop_unsaid_tokens(job) == 18
+    assert sorted(asked) == [[n, n + 20] for n in range(1, 19)]
+    assert len(looked) <= 2

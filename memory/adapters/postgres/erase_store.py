@@ -185,10 +185,11 @@ class EraseStore(EraseJobs):
     async def drop_unsaid_tokens(self, job: Job) -> int:
         """Drop what stands behind tokens that no text holds any more of those of whom something went. How many."""
         touched, named = set((await self.items(job)).touched()), await self.scopes(job.tenant_id)
-        dropped = 0
+        dropped, theirs = 0, dict[str, list[int]]()
+        for one in named:
+            theirs.setdefault(one.user, []).append(one.scope_id)
         for user in sorted({one.user for one in named if one.scope_id in touched}):
-            theirs = [one.scope_id for one in named if one.user == user]
-            dropped += await drop_unsaid(self._database, job.tenant_id, theirs)
+            dropped += await drop_unsaid(self._database, job.tenant_id, theirs[user])
         return dropped
 
     async def rotate_salt(self, job: Job, now: datetime, before: datetime, fence: int) -> Job:
