@@ -380,7 +380,9 @@ class _Deletion:
 
     async def _rows(self, member: str, values: Sequence[UUID | int]) -> None:
         if values:
+            await self._tx.run("plan_as_usual")
             found = await self._tx.value("erase_rows", self._tenant, member, [str(one) for one in values])
+            await self._tx.run("plan_each_time")
             self._counts.update({name: int(count) for name, count in found.items()})
 
 

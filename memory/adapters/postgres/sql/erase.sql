@@ -360,6 +360,12 @@ WHERE tenant_id = $1 AND memory_id = ANY ($2);
 -- Uses: none. Rows: set_config.
 SELECT set_config('plan_cache_mode', 'force_custom_plan', true);
 
+-- name: plan_as_usual
+-- Not any more: what a row's foreign keys ask would be planned for each row, which takes more than the asking. The query
+-- that deletes rows plans its own statements for their arguments.
+-- Uses: none. Rows: set_config.
+SELECT set_config('plan_cache_mode', 'auto', true);
+
 -- name: lock_sessions
 -- Sessions, in the order in which everybody locks them.
 -- $1 tenant uuid, $2 session_ids uuid[]
