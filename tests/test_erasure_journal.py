@@ -12,6 +12,7 @@ import pytest
 
 from memory.erasure import journal
 from memory.ids import new_id
+from memory.model import TombstoneKind
 
 
 def test_a_journal_that_is_made_is_in_its_directory_on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -58,7 +59,8 @@ def test_of_lines_that_nothing_is_to_be_done_for_no_tombstones_are_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each start asks for all there ever were: of a hundred users of years they took gigabytes."""
-    path, tenant, many = tmp_path / "erasures.ndjson", new_id(), tuple(("content", bytes(32)) for _ in range(3))
+    path, tenant = tmp_path / "erasures.ndjson", new_id()
+    many: tuple[tuple[TombstoneKind, bytes], ...] = (("content", bytes(32)),) * 3
     made = [journal.Entry(tenant, new_id(), "user", bytes(32), datetime.now(UTC), many) for _ in range(3)]
     for entry in made:
         journal.append(path, entry, {})
