@@ -41,7 +41,7 @@ class Asking:
         """What a target comes to now: the plan, ids of turns and ids of memories."""
         plan = await self.store.plan(target)
         tenant = target.scope.tenant
-        pages = self.store.turns(tenant, plan.scope_ids, list(plan.sessions), list(plan.turns), plan.touched)
+        pages = self.store.turns(tenant, plan.scope_ids, plan.sessions_beside, list(plan.turns), plan.touched)
         turns = [one.event_id async for page in pages for one in page]
         made = await self.store.reach(plan, tenant, turns)
         return plan, [str(one) for one in turns], [str(one) for one in made]

@@ -222,7 +222,7 @@ class Erasing:
     async def _remember(self, plan: Plan, target: Target, known: Known) -> Plan:
         """Take in the words of what goes and what it is recognised by; the plan with the answers that repeat it."""
         tenant = target.scope.tenant
-        events = await self._take_in(plan, plan.scope_ids, list(plan.sessions), list(plan.turns), known, tenant)
+        events = await self._take_in(plan, plan.scope_ids, plan.sessions_beside, list(plan.turns), known, tenant)
         made = await self._store.reach(plan, tenant, list(events))
         for content in await self._store.said_by(tenant, plan.touched, list(made)):
             known.made.add(content)

@@ -105,6 +105,12 @@ class Plan:
         return [one.scope_id for one in self.scopes]
 
     @property
+    def sessions_beside(self) -> list[UUID]:
+        """The conversations that go whole of scopes that do not."""
+        whole = set(self.scope_ids)
+        return [one for one, (scope_id, _) in self.sessions.items() if scope_id not in whole]
+
+    @property
     def touched(self) -> list[int]:
         """Every scope of which something goes."""
         some = {scope_id for scope_id, _ in self.sessions.values()}
@@ -150,6 +156,11 @@ class Items:
     def scope_ids(self) -> list[int]:
         """The scopes that go whole."""
         return [int(item.partition(":")[0]) for item in self.of.get("scope", {})]
+
+    def sessions_beside(self) -> list[UUID]:
+        """The conversations that go whole of scopes that do not."""
+        whole = set(self.scope_ids())
+        return [UUID(one) for one, scope_id in self.of.get("session", {}).items() if scope_id not in whole]
 
     def scope_keys(self) -> list[bytes]:
         """Their keys in Redis, for when nobody knows their names any more."""

@@ -1589,3 +1589,26 @@ async def test_no_statement_of_an_erasure_is_given_more_than_it_can_do_in_its_ti
     assert max(given["memory_id"]) <= 3 < sum(given["memory_id"]) == memories
     assert max(given["add_tombstones"]) <= 3 < sum(given["add_tombstones"])
     assert max(given["add_erasure_items"]) <= 3 < sum(given["add_erasure_items"])
+
+
+async def test_of_a_project_of_many_users_some_are_looked_at_at_once(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who sees 50,000 scopes has each row held against them, and was asked for each of them who else sees it."""
+    for n in range(5):
+        await bench.commit(bench.stores.scope(f"user {n}"), "s", (f"{n} said so and so of it", f"{n} was told of it"))
+    await bench.commit(bench.stores.scope("ada", "q"), "s")
+    given, fetch = dict[str, list[int]](), Transaction.fetch
+
+    async def seen(tx: Transaction, query: str | Query, *arguments: Any) -> list[Any]:
+        if query in ("turns_to_erase", "scopes_that_see"):
+            given.setdefault(str(query), []).append(len(arguments[1]))
+        return await fetch(tx, query, *arguments)
+
+    monkeypatch.setattr(erase_store, "SCOPES_AT_ONCE", 2, raising=False)
+    monkeypatch.setattr(Transaction, "fetch", seen)
+    receipt = (await bench.run(await bench.ask("project", "p", bench.stores.scope("user 1")))).receipt
+    assert receipt["complete"] and receipt["counts"]["turns"] == 10
+    assert rows(bench, "turns") == 2
+    assert max(given["turns_to_erase"]) <= 2
+    assert len(given["scopes_that_see"]) == 1

@@ -16,7 +16,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from memory.adapters.postgres import facts, outbox, procedures
-from memory.adapters.postgres.blocks import SESSIONS_AT_ONCE, some_of
+from memory.adapters.postgres.blocks import SCOPES_AT_ONCE, SESSIONS_AT_ONCE, some_of
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.erase_jobs import IDS_AT_ONCE, LANE, EraseJobs, Tombstone, keep_away, note_items
 from memory.adapters.postgres.erase_older import erase_bare, plan_until
@@ -69,27 +69,31 @@ class EraseStore(EraseJobs):
     async def turns(
         self, tenant: UUID, scopes: Sequence[int], sessions: Sequence[UUID], events: Sequence[UUID], see: Sequence[int]
     ) -> AsyncIterator[list[GoneTurn]]:
-        """Turns of these scopes, of these sessions and these themselves, in batches; `see`: the scopes they lie in."""
-        after = UUID(int=0)
-        while True:
-            async with self._database.transaction(tenant, see, read_only=True) as tx:
-                asked = (tenant, list(scopes), list(sessions), list(events), after, _PAGE_ROWS)
-                found = await tx.fetch("turns_to_erase", *asked)
-            if not found:
-                return
-            yield [_turn(row) for row in found]
-            after = found[-1]["event_id"]
+        """Turns of these scopes, of sessions beside them and these themselves, in batches; `see`: the scopes that those
+        beside lie in.
+        """
+        asked = [(list(some), list[UUID](), list[UUID](), some) for some in some_of(scopes, SCOPES_AT_ONCE)]
+        for *wanted, seen in [*asked, (list[int](), list(sessions), list(events), see)]:
+            after = UUID(int=0)
+            while any(wanted):
+                async with self._database.transaction(tenant, seen, read_only=True) as tx:
+                    found = await tx.fetch("turns_to_erase", tenant, *wanted, after, _PAGE_ROWS)
+                if not found:
+                    break
+                yield [_turn(row) for row in found]
+                after = found[-1]["event_id"]
 
     async def own_ids(self, tenant: UUID, scopes: Sequence[int]) -> AsyncIterator[list[tuple[UUID, int, datetime]]]:
         """The memories of these scopes whose ids are theirs alone: id, scope, since when; in batches."""
-        after = UUID(int=0)
-        while True:
-            async with self._database.transaction(tenant, scopes, read_only=True) as tx:
-                found = await tx.fetch("own_ids", tenant, list(scopes), after, _PAGE_ROWS)
-            if not found:
-                return
-            yield [(row["memory_id"], row["scope_id"], row["created_at"]) for row in found]
-            after = found[-1]["memory_id"]
+        for some in some_of(scopes, SCOPES_AT_ONCE):
+            after = UUID(int=0)
+            while True:
+                async with self._database.transaction(tenant, some, read_only=True) as tx:
+                    found = await tx.fetch("own_ids", tenant, list(some), after, _PAGE_ROWS)
+                if not found:
+                    break
+                yield [(row["memory_id"], row["scope_id"], row["created_at"]) for row in found]
+                after = found[-1]["memory_id"]
 
     async def reach(self, plan: Plan, tenant: UUID, events: Sequence[UUID]) -> dict[UUID, int]:
         """Every memory that a plan takes, with these turns, and its scope; copies that others are shown among them."""
@@ -98,7 +102,7 @@ class EraseStore(EraseJobs):
             await tx.run("plan_each_time")
             first = {*events, *plan.memories}
             first |= {row["memory_id"] for row in await tx.fetch("memories_of_scopes", tenant, plan.scope_ids)}
-            first |= {row["memory_id"] for row in await tx.fetch("memories_of_sessions", tenant, list(plan.sessions))}
+            first |= {row["memory_id"] for row in await tx.fetch("memories_of_sessions", tenant, plan.sessions_beside)}
             taken = await _taken_along(tx, tenant, first)
         return {one: taken[one]["scope_id"] for one in sorted(taken)}
 
@@ -230,7 +234,7 @@ class _Deletion:
         """All of it."""
         tx, tenant, items = self._tx, self._tenant, self._items
         scopes, sessions, turns = items.scope_ids(), items.ids("session"), items.ids("turn")
-        gone_turns = await self._turns(scopes, sessions, turns)
+        gone_turns = await self._turns(scopes, items.sessions_beside(), turns)
         partly = {row["session_id"] for row in gone_turns if row["scope_id"] not in scopes} - set(sessions)
         made, held, versions = await self._locked(partly)
         others = {one: row for one, row in made.items() if row["scope_id"] not in scopes}
@@ -246,9 +250,11 @@ class _Deletion:
         await tx.run("unname_successors", tenant, list(made))
         await tx.run("unname_events", tenant, touched, [str(one) for one in made])
         # Each has rows in a dozen tables. Those of records go with them: what hangs on a record would not be counted.
-        plain = [one for one, row in made.items() if one not in others and row["collection"] == "default"]
-        for some in some_of(plain, IDS_AT_ONCE):
-            await self._rows("memory_id", some)
+        plain = [row for one, row in made.items() if one not in others and row["collection"] == "default"]
+        for some in some_of(sorted(plain, key=lambda row: row["scope_id"]), IDS_AT_ONCE):
+            await tx.see(tenant, {row["scope_id"] for row in some})
+            await self._rows("memory_id", [row["memory_id"] for row in some])
+        await tx.see(tenant, touched)
         await self._rows("scope_id", scopes)
         all_gone = [*made, *(row["event_id"] for row in gone_turns)]
         self._counts["derivations"] += await tx.run("erase_derivations", tenant, all_gone)
@@ -273,12 +279,12 @@ class _Deletion:
         goes too, and has more to be locked where it lies elsewhere; of two who then wait for each other one comes
         again. Raises StoreUnavailable where it does not end.
         """
-        scopes, sessions, turns = self._items.scope_ids(), self._items.ids("session"), self._items.ids("turn")
+        scopes, sessions = self._items.scope_ids(), self._items.ids("session")
         wanted = (set[UUID]({*partly, *sessions}), set[int](self._items.touched()))
         had = (set[UUID](), set[int]())
         held, versions = list[Any](), dict[int, int]()
         for _ in range(_ROUNDS_MAX):
-            made = await self._made(scopes, sessions, turns)
+            made = await self._made(scopes, self._items.sessions_beside(), self._items.ids("turn"))
             others = [row for row in made.values() if row["scope_id"] not in scopes]
             wanted[0].update(row["session_id"] for row in others if row["session_id"] is not None)
             wanted[1].update(row["scope_id"] for row in others)
@@ -296,7 +302,7 @@ class _Deletion:
         first = {*turns, *self._items.ids("memory")}
         first |= {row["memory_id"] for row in await tx.fetch("memories_of_scopes", tenant, scopes)}
         first |= {row["memory_id"] for row in await tx.fetch("memories_of_sessions", tenant, sessions)}
-        for row in await self._turns([], sessions, []):
+        for row in await self._turns(scopes, sessions, []):
             first.add(row["event_id"])
         made = await _taken_along(tx, tenant, first)
         again = {row["session_id"] for row in made.values() if row["collection"] in ("episode", "past")}
@@ -319,7 +325,11 @@ class _Deletion:
         others = [one for one in made if rows[one]["scope_id"] not in self._items.scope_ids()]
         await self._tx.run("keep_untold", self._tenant, others)
         learnt = [one for one in made if rows[one]["kind"] in ("semantic", "procedural")]
-        left = await self._tx.fetch("survivors", self._tenant, learnt, turns)
+        left = [
+            row
+            for some in some_of(learnt, IDS_AT_ONCE)
+            for row in await self._tx.fetch("survivors", self._tenant, some, turns)
+        ]
         stay = [row for row in left if row["scope_id"] not in self._items.scope_ids()]
         self._gone += [("learn", str(row["event_id"]), row["scope_id"]) for row in stay]
         here = [
@@ -366,6 +376,9 @@ class _Deletion:
         for one, row in made.items():
             lies.setdefault(row["scope_id"], []).append(str(one))
         found: list[Any] = []
+        readers = {row["scope_id"] for row in await tx.fetch("scopes_that_see", tenant, list(lies))}
+        if not readers & stay:
+            return found
         for scope_id, ids in sorted(lies.items()):
             for some in some_of(await _sessions_that_see(tx, tenant, [scope_id], stay), SESSIONS_AT_ONCE):
                 found += await tx.fetch("unname_retrievals", tenant, some, ids)

@@ -291,7 +291,15 @@ LIMIT $6;
 -- Uses: turns_in_order, turns_siblings, turns_pkey. Rows: event_id, scope_id, session_id, chain.
 SELECT event_id, scope_id, session_id, chain
 FROM turns
-WHERE tenant_id = $1 AND (scope_id = ANY ($2) OR session_id = ANY ($3) OR event_id = ANY ($4));
+WHERE tenant_id = $1 AND scope_id = ANY ($2)
+UNION
+SELECT event_id, scope_id, session_id, chain
+FROM turns
+WHERE tenant_id = $1 AND session_id = ANY ($3)
+UNION
+SELECT event_id, scope_id, session_id, chain
+FROM turns
+WHERE tenant_id = $1 AND event_id = ANY ($4);
 
 -- name: newer_than
 -- Where in these scopes there is anything that came after a moment and was not made of turns.
