@@ -397,6 +397,15 @@ async def test_a_pair_of_few_words_says_nothing() -> None:
     assert not found.dropped
 
 
+async def test_a_named_conversation_whose_newest_answer_is_not_as_it_was_given_is_not_taken_for_cut() -> None:
+    client = Client()
+    await talked(client, 3, "named")
+    changed = [*said(*LONG[:5]), {"role": "assistant", "content": LONG[5][:20]}, *said(LONG[6])]
+    found = await client.ask(changed, LONG[7], "named")
+    assert found.digests == tuple(chain(KEY, changed))
+    assert not found.dropped
+
+
 async def test_a_pair_of_another_named_conversation_is_not_joined() -> None:
     client = Client()
     await talked(client, 3, "one")

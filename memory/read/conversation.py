@@ -297,7 +297,8 @@ class Conversations:
         for at, pair in pairs.items():
             joint = joints.get(pair)
             if joint is not None and (named is None or joint.session.session_id == named.session_id):
-                return rejoined(chain_key, messages, digests, known, at, joint)
+                joined = rejoined(chain_key, messages, digests, known, at, joint)
+                return joined if joined != digests else None
         return None
 
     async def _begun(
