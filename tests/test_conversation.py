@@ -371,6 +371,15 @@ async def test_a_window_that_slides_stays_one_conversation() -> None:
         assert (await client.ask(window, LONG[(2 * turn + 1) % 12])).session == whole.session
 
 
+async def test_a_window_that_begins_with_what_was_said_again_since_goes_on_where_it_stood() -> None:
+    client, again = Client(), ("please run all of the tests again", "all of the tests have passed")
+    texts = [*LONG[:4], *again, *LONG[4:8], *again, *LONG[8:12]]
+    for turn in range(7):
+        whole = await client.ask(said(*texts[: 2 * turn + 1]), texts[2 * turn + 1])
+    found = await client.ask(said(*texts[4:15]), "well")
+    assert (found.session, found.digests[2:]) == (whole.session, tuple(chain(KEY, said(*texts[:15])))[6:])
+
+
 async def test_a_long_window_of_which_only_the_last_answer_is_known_stays_one_conversation() -> None:
     client, texts = Client(), [f"this is what was said at place {number}, at some length" for number in range(42)]
     for turn in range(20):

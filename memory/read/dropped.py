@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
+from operator import itemgetter
 from typing import Final
 
 from memory.chain import Digest, extend, message_text, pair_digest
@@ -42,7 +43,9 @@ def pair_of(chain_key: bytes, before: object, answer: object) -> Digest | None:
 def pairs_of(
     chain_key: bytes, messages: Sequence[object], digests: Sequence[Digest | None], known: int
 ) -> dict[int, Digest]:
-    """The pairs behind place `known`, by the place of their answer, PAIRS_LOOKED_UP_MAX from either end."""
+    """The pairs behind place `known`, by the place of their answer, PAIRS_LOOKED_UP_MAX from either end. Of one that
+    was said more than once the last: that is where it is known to stand.
+    """
     chained = [at for at, digest in enumerate(digests) if digest is not None]
     answers = [(before, at) for before, at in pairwise(chained) if at > known and _is_answer(messages[at])]
 
@@ -50,7 +53,8 @@ def pairs_of(
         said = ((at, pair_of(chain_key, messages[before], messages[at])) for before, at in places)
         return list(islice(((at, pair) for at, pair in said if pair is not None), PAIRS_LOOKED_UP_MAX))
 
-    return dict(sorted({*first(answers), *first(reversed(answers))}))
+    last = {pair: at for at, pair in sorted({*first(answers), *first(reversed(answers))})}
+    return {at: pair for pair, at in sorted(last.items(), key=itemgetter(1))}
 
 
 def _is_answer(message: object) -> bool:
