@@ -153,6 +153,39 @@ async def test_a_first_answer_of_which_its_client_has_less_than_was_sent_is_gone
     assert again.session != first.session, "somebody has gone on from it"
 
 
+def changed(texts: tuple[str, ...]) -> list[dict[str, str]]:
+    """A history whose client puts something of its own behind each answer."""
+    return [{**one, "content": one["content"] + " [1]"} if one["role"] == "assistant" else one for one in said(*texts)]
+
+
+@pytest.mark.parametrize("dropped", [0, 2, 4])
+async def test_a_client_that_changes_every_answer_stays_in_its_conversation_however_far_behind_the_store_is(
+    dropped: int,
+) -> None:
+    client = Client()
+    client.store.behind = True
+    whole = [f"this is what was said at place {number}, at some length" for number in range(12)]
+    first = await client.ask(said(whole[0]), whole[1])
+    for turn in range(1, 6):
+        texts = tuple(whole[: 2 * turn + 1])
+        history = changed(texts)[dropped if turn > 3 else 0 :]
+        found = await client.ask(history, whole[2 * turn + 1])
+        assert found.session == first.session, turn
+        assert found.digests[-1] == chain(KEY, changed(texts))[-1], turn
+    other = await client.ask(said(whole[0], "another answer", whole[2], "and another", "so?"), "aye")
+    assert other.session != first.session
+
+
+@pytest.mark.parametrize("times", [1, 2])
+async def test_chats_that_are_opened_with_the_same_greeting_stay_two_however_often_one_is_sent(times: int) -> None:
+    client = Client()
+    greeting = said("", "This is your assistant. What can I do for you today, dear customer?")[1:]
+    for _ in range(times):
+        first = await client.ask([*greeting, *said("my boat leaks")], "then bail")
+    second = await client.ask([*greeting, *said("my roof leaks")], "then mend it")
+    assert first.session != second.session
+
+
 async def test_a_longer_history_that_nobody_knows_begins_a_conversation_whatever_it_opens_with() -> None:
     client = Client()
     first = await client.ask(said("hi"), "hello")

@@ -23,7 +23,7 @@ from memory.errors import MemoryProxyFault
 from memory.ids import keyed_id, new_id
 from memory.model import Scope, SessionRef
 from memory.read.at_hand import AnswersAtHand
-from memory.read.dropped import Joint, pairs_of, rejoined, with_kept
+from memory.read.dropped import Joint, newest_pair, pairs_of, rejoined, with_kept
 
 CUT: Final = Digest(b"cut".ljust(32, b"\x00"))
 """The place in a conversation's ledger that says from which message on it is sent: that one's digest, and behind it
@@ -100,6 +100,8 @@ class Conversation:
     named: bool = False  # by its client, which may send only what is new
     scope_ids: Sequence[int] = ()  # what its scope could see, as far as it was known
     erasures: int = 0  # how many its process had heard of when it began
+    sent_back: Sequence[Digest] = ()  # its newest answer as its client has it, where that is not as it was given
+    sent_back_pairs: Mapping[Digest, Joint] = field(default_factory=dict)  # and where that stands
 
     @property
     def tip(self) -> Digest | None:
@@ -174,6 +176,7 @@ class Conversations:
             alone = [whole for whole, left in zip(digests, joined, strict=True) if whole and not left]
             hot = await self._ask_hot(scope, chain_key, replace(asked, marks=[*alone, *asked.marks]))
             digests = with_kept(digests, joined, hot.ledger if hot else {})
+        unknown = named is None and hot is not None and hot.opening is None and _is_unknown(asked.answers, hot)
         session, fault = await self._choose(scope, scope_key(chain_key, scope), named, asked.answers, hot)
         if session is None and not fault and len(asked.answers) == 1:
             begun = await self._begun(scope, chain_key, messages, digests, asked)
@@ -182,6 +185,7 @@ class Conversations:
             its = replace(asked, answers=(), opening=None, session_id=session.session_id)
             hot = await self._ask_hot(scope, chain_key, its) or hot
         known = session or session_ref(chain_key, scope, str(new_id()))
+        changed = unknown and session is not None
         return Conversation(
             session=known,
             digests=digests,
@@ -195,6 +199,8 @@ class Conversations:
             dropped=joined is not None,
             scope_ids=scope_ids,
             erasures=erasures,
+            sent_back=asked.answers[-1:] if changed else (),
+            sent_back_pairs=newest_pair(chain_key, known, messages, digests) if changed else {},
         )
 
     def unrecognised(
@@ -267,9 +273,11 @@ class Conversations:
                 return
             pairs = {}
         key, opens = scope_key(chain_key, scope), conversation.opens or conversation.is_new
-        for digest in answers:
+        known_by = [*conversation.sent_back, *answers]
+        for digest in known_by:
             self._answers.put(key, digest, conversation.session)
-        await self._hot.keep(scope, key, answers, conversation.opening, opens, conversation.session, pairs)
+        pairs = {**conversation.sent_back_pairs, **pairs}
+        await self._hot.keep(scope, key, known_by, conversation.opening, opens, conversation.session, pairs)
 
     async def _joined(
         self,
@@ -369,6 +377,11 @@ def _asked(
         session_id=named.session_id if named is not None else None,
         marks=[*user_digests(messages, digests).values(), *MARKS],  # of very many the first ones are left out
     )
+
+
+def _is_unknown(answers: Sequence[Digest], hot: Hot) -> bool:
+    """Whether the newest answer is none that was given: its client has changed it, or has less of it than was sent."""
+    return bool(answers) and answers[-1] not in hot.sessions
 
 
 def _tip(digests: Sequence[Digest | None]) -> Digest | None:

@@ -57,6 +57,19 @@ def pairs_of(
     return {at: pair for pair, at in sorted(last.items(), key=itemgetter(1))}
 
 
+def newest_pair(
+    chain_key: bytes, session: SessionRef, messages: Sequence[object], digests: Sequence[Digest | None]
+) -> dict[Digest, Joint]:
+    """Where the newest answer that is sent stands, by what it and the message before it are known by."""
+    chained = [(at, digest) for at, digest in enumerate(digests) if digest is not None]
+    both = [(one, other) for one, other in pairwise(chained) if _is_answer(messages[other[0]])]
+    return {
+        pair: Joint(session, before, answer)
+        for (at, before), (place, answer) in both[-1:]
+        if (pair := pair_of(chain_key, messages[at], messages[place])) is not None
+    }
+
+
 def _is_answer(message: object) -> bool:
     return isinstance(message, Mapping) and message.get("role") == "assistant"
 
