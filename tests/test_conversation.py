@@ -186,6 +186,16 @@ async def test_chats_that_are_opened_with_the_same_greeting_stay_two_however_oft
     assert first.session != second.session
 
 
+async def test_behind_a_history_brought_along_less_of_the_first_answer_than_was_sent_is_gone_on_from() -> None:
+    client = Client()
+    client.store.behind = True
+    history = ("said", "elsewhere", "tell me of boats")
+    first = await client.ask(said(*history), "A boat is a vessel that")
+    second = await client.ask(said(*history, "A boat is a", "and of ships?"), "larger")
+    third = await client.ask(said(*history, "A boat is a", "and of ships?", "larger", "thanks"), "aye")
+    assert first.session == second.session == third.session
+
+
 async def test_a_longer_history_that_nobody_knows_begins_a_conversation_whatever_it_opens_with() -> None:
     client = Client()
     first = await client.ask(said("hi"), "hello")

@@ -178,7 +178,7 @@ class Conversations:
             digests = with_kept(digests, joined, hot.ledger if hot else {})
         unknown = named is None and hot is not None and hot.opening is None and _is_unknown(asked.answers, hot)
         session, fault = await self._choose(scope, scope_key(chain_key, scope), named, asked.answers, hot)
-        if session is None and not fault and len(asked.answers) == 1:
+        if session is None and not fault and asked.answers:
             begun = await self._begun(scope, chain_key, messages, digests, asked)
             hot, session = (begun, begun.opening) if begun is not None else (hot, None)
         if session is not None and hot is not None and hot.ledger_of != session.session_id:  # Redis could not name it
@@ -317,10 +317,11 @@ class Conversations:
         digests: tuple[Digest | None, ...],
         asked: Asked,
     ) -> Hot | None:
-        """The conversation that the opening of this history began, where nobody has gone on from it: a client that has
-        stopped the first answer has less of it than was sent. None where there is none.
+        """The conversation that the messages before the newest answer began, where nobody has gone on from them: a
+        client that has stopped the first answer has less of it than was sent. None where there is none.
         """
-        opening = _opening_digest(messages, digests)
+        newest = max(at for at, message in enumerate(messages) if _role(message) == "assistant" and digests[at])
+        opening = _tip(digests[:newest])
         begun = await self._ask_hot(scope, chain_key, replace(asked, answers=(), opening=opening))
         return begun if begun is not None and begun.opening is not None and not begun.opening_continued else None
 
