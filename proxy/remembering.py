@@ -161,7 +161,7 @@ class Remembering:
         self, asked: Asked, chat: ChatRequest, rung: Rung, under_way: list[asyncio.Future[Any]]
     ) -> Remembered:
         parts, scope = self._parts, asked.ask.scope
-        drops = parts.ledgers.drops
+        drops = parts.ledgers.drops(scope.tenant)
         wanted = asked.ask.inserts and asked.ask.budget != 0 and asked.credential.limits.injected_tokens_max != 0
         query = chat.query_text if wanted and chat.placeable else ""
         searches = bool(query) and rung not in ("ledger", "none")

@@ -102,7 +102,7 @@ async def test_what_was_missed_while_the_link_was_cut_is_let_go_of_when_it_stand
         salt = await keys.salt_key(TENANT)
         begun = await held.client.conversations.find(SCOPE, KEY, "divorce", messages, tuple(chain(KEY, messages)), [7])
         held.entries.put(TENANT, new_id(), Digest(b"d" * 32), b"sealed", None)
-        drops, times = held.entries.drops, vectors.times
+        drops, times = held.entries.drops(TENANT), vectors.times
         await admin.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
         table.generation = 1
         await erase.announce(Word(TENANT, new_id(), 2, (7,)).packed())  # nobody listens
@@ -110,7 +110,7 @@ async def test_what_was_missed_while_the_link_was_cut_is_let_go_of_when_it_stand
         await asyncio.sleep(0.1)
         await held.client.conversations.remember(SCOPE, KEY, begun, [Digest(b"a" * 32)], {})
         assert not held.client.hot.answers, "the name of a conversation that may be erased"
-        assert held.entries.drops > drops and held.entries.holding(TENANT, frozenset()) == 0
+        assert held.entries.drops(TENANT) > drops and held.entries.holding(TENANT, frozenset()) == 0
         assert vectors.times > times
         assert await keys.salt_key(TENANT) != salt
 

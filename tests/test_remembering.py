@@ -103,10 +103,10 @@ async def test_of_a_message_that_the_model_has_read_it_is_not_said_that_it_had_n
 
 
 class Finds:
-    """A recaller that finds one memory; an erasure is announced just behind that."""
+    """A recaller that finds one memory; an erasure is announced just behind that, of somebody `else_`'s."""
 
-    def __init__(self, world: World, *, erased: bool) -> None:
-        self.world, self.erased = world, erased
+    def __init__(self, world: World, *, erased: bool, else_: bool = False) -> None:
+        self.world, self.erased, self.tenant = world, erased, new_id() if else_ else world.scope.tenant
 
     async def embed(self, *_: object) -> None:
         """No vector."""
@@ -118,7 +118,7 @@ class Finds:
     async def recall(self, *_: object) -> Recall:
         """The memory."""
         if self.erased:
-            self.world.ledgers.let_go(self.world.scope.tenant)
+            self.world.ledgers.let_go(self.tenant)
         return Recall((as_candidate(item_of(row("My boat is called Halcyon.", unit(1, 0, 0, 0)))),), "full")
 
 
@@ -137,10 +137,12 @@ def remembering_of(
     return Remembering(cast(Any, parts)), asked, chat
 
 
-@pytest.mark.parametrize("erased", [False, True])
-async def test_what_was_recalled_before_something_was_erased_is_not_said_to_redis_behind_that(erased: bool) -> None:
+@pytest.mark.parametrize(("erased", "else_"), [(False, False), (True, False), (True, True)])
+async def test_what_was_recalled_before_something_was_erased_is_not_said_to_redis_behind_that(
+    erased: bool, else_: bool
+) -> None:
     world, works = World(), Works()
-    remembering, asked, chat = remembering_of(world, Finds(world, erased=erased), QUESTION, works)
+    remembering, asked, chat = remembering_of(world, Finds(world, erased=erased, else_=else_), QUESTION, works)
     has = await remembering.remember(asked, chat, "full")
     said = assemble(
         chat, has.recall, has.kept, Room(10_000), RULES, chain=has.conversation.digests[0], retrieval_id=new_id(),
@@ -150,7 +152,7 @@ async def test_what_was_recalled_before_something_was_erased_is_not_said_to_redi
     remembering.note(asked, chat, has, said)
     for work in works.under_way:
         await work
-    assert bool(world.hot.ledger) is not erased
+    assert bool(world.hot.ledger) is (else_ or not erased), "an erasure of another tenant's says nothing of it"
 
 
 class Likes(Finds):

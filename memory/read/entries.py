@@ -8,7 +8,7 @@ import json
 import struct
 import sys
 import zlib
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Sequence
 from typing import Final
 from uuid import UUID
@@ -82,7 +82,8 @@ class EntryCache:
     def __init__(self, bytes_max: int = _BYTES_MAX) -> None:
         self._bytes_max = bytes_max
         self._bytes = 0
-        self.drops = 0  # how often `let_go` was called
+        self._drops: Counter[UUID] = Counter()
+        self._drops_of_all = 0
         self._held: OrderedDict[tuple[UUID, UUID, Digest], tuple[bytes, Entry | None]] = OrderedDict()
 
     def raw(self, tenant: UUID, session_id: UUID, digests: Sequence[Digest]) -> dict[Digest, bytes]:
@@ -113,7 +114,7 @@ class EntryCache:
         """
         place = (tenant, session_id, digest)
         self._drop(place)
-        if drops is not None and drops != self.drops:
+        if drops is not None and drops != self.drops(tenant):
             return
         self._held[place] = (sealed, entry)
         self._bytes += _size(self._held[place])
@@ -122,15 +123,19 @@ class EntryCache:
 
     def let_go(self, tenant: UUID) -> None:
         """Have nothing of a tenant's at hand."""
-        self.drops += 1
+        self._drops[tenant] += 1
         for place in [place for place in self._held if place[0] == tenant]:
             self._drop(place)
 
     def let_go_of_all(self) -> None:
         """Have nothing at hand."""
-        self.drops += 1
+        self._drops_of_all += 1
         self._held.clear()
         self._bytes = 0
+
+    def drops(self, tenant: UUID) -> int:
+        """How often something of a tenant was let go of."""
+        return self._drops[tenant] + self._drops_of_all
 
     def holding(self, tenant: UUID, memory_ids: frozenset[UUID]) -> int:
         """How many entries of a tenant quote one of these."""

@@ -168,10 +168,9 @@ class Ledgers:
         """Hold nothing of any tenant's."""
         self._entries.let_go_of_all()
 
-    @property
-    def drops(self) -> int:
+    def drops(self, tenant: UUID) -> int:
         """How often something was let go of: for `note`, of what is recalled from now on."""
-        return self._entries.drops
+        return self._entries.drops(tenant)
 
     def holding(self, tenant: UUID, memory_ids: Iterable[UUID]) -> int:
         """How many of these ids the entries held in process quote."""
@@ -190,7 +189,7 @@ class Ledgers:
         from it, the store alone does not say that nothing is to stand there: it may have been sent without memory
         before. Raises StoreUnavailable.
         """
-        drops = self._entries.drops
+        drops = self._entries.drops(scope.tenant)
         raw, found = await self._raw(scope, conversation, places, newest)
         opened = {
             at: await self._opened(scope, conversation.session, digest, value, drops)
@@ -284,7 +283,7 @@ class Ledgers:
         recalled when there were other `drops`: it may be what was erased, and the write path keeps what may be kept.
         Raises QueueUnavailable, StoreUnavailable.
         """
-        drops = self._entries.drops if drops is None else drops
+        drops = self._entries.drops(scope.tenant) if drops is None else drops
         chain_key = await self._keys.chain_key(scope.tenant)
         sealed = {digest: await self.sealed(scope, session, entry) for digest, entry in entries.items()}
         for digest, entry in entries.items():
@@ -292,7 +291,7 @@ class Ledgers:
         gone = [one.chain for one in withdrawn]
         for digest in gone:
             self._entries.put(scope.tenant, session.session_id, digest, WITHDRAWN, None)
-        if drops != self._entries.drops:
+        if drops != self._entries.drops(scope.tenant):
             found, sealed = {}, _nothing_placed(sealed)
         if cut is not None:
             self._entries.put(scope.tenant, session.session_id, CUT, cut, None)
@@ -301,7 +300,7 @@ class Ledgers:
         if anew and (before := {digest: value for digest, value in found.items() if digest not in sealed}):
             await self._hot.note(scope, key, session.session_id, before, [])  # it may have been withdrawn since
             found = {}
-            if drops != self._entries.drops:
+            if drops != self._entries.drops(scope.tenant):
                 sealed = _nothing_placed(sealed)
         known = {**found, **sealed}
         if known or gone:
