@@ -432,11 +432,12 @@ async def test_a_long_window_of_which_only_the_last_answer_is_known_stays_one_co
     assert (found.session, found.digests[-1]) == (whole.session, chain(KEY, said(*texts[:41]))[-1])
 
 
-async def test_a_history_with_its_middle_cut_out_goes_on_behind_the_cut() -> None:
+@pytest.mark.parametrize("label", [None, "named"])
+async def test_a_history_with_its_middle_cut_out_goes_on_behind_the_cut(label: str | None) -> None:
     client = Client()
-    whole = await talked(client, 5)
+    whole = await talked(client, 5, label)
     history = said(*LONG[:11])
-    found = await client.ask([*history[:2], *history[6:]], "well")
+    found = await client.ask([*history[:2], *history[6:]], "well", label)
     expected = tuple(chain(KEY, history))
     assert (found.session, found.digests) == (whole.session, (*expected[:2], *expected[6:]))
 

@@ -304,9 +304,11 @@ class Conversations:
             return None
         for at, pair in pairs.items():
             joint = joints.get(pair)
-            if joint is not None and (named is None or joint.session.session_id == named.session_id):
-                joined = rejoined(chain_key, messages, digests, known, at, joint)
-                return joined if joined != digests else None
+            if joint is None or (named is not None and joint.session.session_id != named.session_id):
+                continue
+            if joint.answer != digests[at]:
+                return rejoined(chain_key, messages, digests, known, at, joint)
+            known = at
         return None
 
     async def _begun(
