@@ -459,6 +459,14 @@ async def test_a_named_conversation_whose_newest_answer_is_not_as_it_was_given_i
     assert not found.dropped
 
 
+async def test_a_conversation_that_is_known_is_not_taken_for_another_in_which_the_same_was_said() -> None:
+    client = Client()
+    await client.ask(said(LONG[0]), LONG[1])
+    first = await client.ask(said(LONG[2]), LONG[3])
+    found = await client.ask(said(LONG[2], LONG[3], LONG[0], LONG[1], LONG[4]), "well")  # the answer is not as given
+    assert (found.session, found.dropped) == (first.session, False)
+
+
 async def test_a_pair_of_another_named_conversation_is_not_joined() -> None:
     client = Client()
     await talked(client, 3, "one")

@@ -298,13 +298,15 @@ class Conversations:
         pairs = pairs_of(chain_key, messages, digests, known)
         if not pairs:
             return None
+        whole = digests[known] if known >= 0 else None
+        mine = named or (hot.sessions[whole] if whole is not None else None)
         try:
             joints = await self._hot.joints(scope, scope_key(chain_key, scope), list(pairs.values()))
         except MemoryProxyFault:
             return None
         for at, pair in pairs.items():
             joint = joints.get(pair)
-            if joint is None or (named is not None and joint.session.session_id != named.session_id):
+            if joint is None or (mine is not None and joint.session.session_id != mine.session_id):
                 continue
             if joint.answer != digests[at]:
                 return rejoined(chain_key, messages, digests, known, at, joint)
