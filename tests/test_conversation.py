@@ -176,6 +176,14 @@ async def test_a_client_that_changes_every_answer_stays_in_its_conversation_howe
     assert other.session != first.session
 
 
+async def test_a_client_that_changes_every_answer_stays_where_it_is_when_the_same_is_said_again() -> None:
+    client, again = Client(), ("please run all of the tests again", "all of the tests have passed")
+    texts = ("hi", "hello", *again, *again, "so?", "aye")
+    for turn in range(4):
+        found = await client.ask(changed(texts[: 2 * turn + 1]), texts[2 * turn + 1])
+        assert (found.digests, found.dropped) == (tuple(chain(KEY, changed(texts[: 2 * turn + 1]))), False)
+
+
 @pytest.mark.parametrize("times", [1, 2])
 async def test_chats_that_are_opened_with_the_same_greeting_stay_two_however_often_one_is_sent(times: int) -> None:
     client = Client()

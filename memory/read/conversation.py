@@ -308,9 +308,9 @@ class Conversations:
             joint = joints.get(pair)
             if joint is None or (mine is not None and joint.session.session_id != mine.session_id):
                 continue
-            if joint.answer != digests[at]:
+            if joint.answer not in digests:
                 return rejoined(chain_key, messages, digests, known, at, joint)
-            known = at
+            known = max(known, digests.index(joint.answer))  # here, or where the same was said before
         return None
 
     async def _begun(
