@@ -18,7 +18,7 @@ from uuid import UUID
 
 from policies.brought import own_words
 from policies.sentences import sentence_spans
-from policies.summary import Sentence, extract, sentences_of
+from policies.summary import Sentence, extract, in_prose, sentences_of
 from policies.text import SIGNS
 
 Verdict = Literal["success", "failure", "unknown"]
@@ -273,8 +273,8 @@ _WORDS_MIN: Final = 2
 def sentences_told(said: Sequence[Said], most: int) -> list[Sentence]:
     """At most `most` sentences of user and assistant, and at most half of all, in their order; `turn` is an index.
 
-    Greetings, offers of help, code and what was said before in the same words are left out. Together they are never
-    longer than what they were taken from.
+    Greetings, offers of help, code, what a program brought into a user's message and what was said before in the same
+    words are left out. Together they are never longer than what they were taken from.
     """
     seen: set[str] = set()
     kept: list[Sentence] = []
@@ -283,12 +283,13 @@ def sentences_told(said: Sequence[Said], most: int) -> list[Sentence]:
         if one.role not in ("user", "assistant"):
             continue
         chars += len(one.text)
-        for sentence in sentences_of(prose(one.text), one.role, place):
+        text = own_words(one.text) if one.role == "user" else one.text
+        for sentence in sentences_of(prose(text), one.role, place):
             folded = sentence.text.casefold()
             if folded not in seen and not _GREETING.fullmatch(sentence.text) and not _OFFER.search(sentence.text):
                 seen.add(folded)
                 kept.append(sentence)
-    chosen = extract(kept, min(most, (len(kept) + 1) // 2))
+    chosen = extract(in_prose(kept), min(most, (len(kept) + 1) // 2))
     while chosen and len(told(chosen)) > chars:
         chosen.pop()
     return chosen

@@ -17,8 +17,10 @@ from typing import Final
 from urllib.parse import urlsplit, urlunsplit
 
 from policies.episode import CHARS_READ_MAX, Said, prose
+from policies.fact_patterns_prose import is_prose
 from policies.fact_patterns_words import CAPITALS
 from policies.sentences import sentence_spans
+from policies.summary import MARKS
 from policies.text import SIGNS
 
 TOPICS_MAX: Final = 8
@@ -145,6 +147,8 @@ def _names(text: str) -> Iterator[tuple[str, bool]]:
     plain = _URL.sub(" ", prose(text))
     german = len(_GERMAN.findall(plain)) > max(1.0, _GERMAN_SHARE_MIN * len(plain.split()))
     for start, end in sentence_spans(plain)[:_SENTENCES_MAX]:
+        if not is_prose(plain[start:end].lstrip(MARKS)):
+            continue  # of a stack trace every word is a name
         for match in _NAME.finditer(plain, start, end):
             words = [_bare_word(word) for word in match[0].split()]
             words = words[: next((i for i, word in enumerate(words) if word in _PRONOUNS), len(words))]

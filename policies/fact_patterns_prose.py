@@ -235,12 +235,13 @@ def _lines(said: str) -> str:
     kept, mail, labels = [], False, sum(_LABEL.match(line) is not None for line in said.split("\n"))
     for line in said.split("\n"):
         mail = mail or _MAIL.match(line) is not None
-        pasted = mail or not _is_prose(line) or (_LABEL.match(line) is not None and labels > 1)
+        pasted = mail or not is_prose(line) or (_LABEL.match(line) is not None and labels > 1)
         kept.append("\n" * len(line) if pasted else line)
     return "\n".join(kept)
 
 
-def _is_prose(line: str) -> bool:
+def is_prose(line: str) -> bool:
+    """Whether a line is words, and not of code, a log, a table or a transcript."""
     if line.count("|") > 1 or line.count("\t") > 1 or line.startswith((">", "    ")):
         return False
     if _LOG.search(line[:200]) or _ROLE.match(line) or _CODE_START.match(line[:200]) or _CODE_END.search(line[-40:]):

@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from policies.fact_patterns_prose import is_prose
 from policies.sentences import sentence_spans
 from policies.text import SIGNED_WORD
 
@@ -26,6 +27,9 @@ _WORD_CHARS_MIN: Final = 2
 _UNSPACED: Final = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]")
 SENTENCES_READ_MAX: Final = 2_000
 _ASSISTANT_SHARE: Final = 0.5  # a guess until issue 4 measures summaries
+_FENCE: Final = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)", re.DOTALL)
+MARKS: Final = " \t*_-•"
+"""Marks of Markdown that open prose as well."""
 # Plain words only: "I want" and "I'm trying to" stand in most requests, and would be all of the summary.
 _BEARING: Final = re.compile(
     r"""\b(?:I|we|they|have|['’]ve)\ (?:have\ |had\ |now\ |finally\ )?(?:decided|agreed|settled\ on|chose|picked)\b
@@ -48,9 +52,17 @@ class Sentence:
 
 
 def sentences_of(text: str, role: str, turn: int) -> list[Sentence]:
-    """The sentences of one turn; fragments without two words are dropped."""
-    pieces = (text[start:end] for start, end in sentence_spans(text))
+    """The sentences of one turn; fenced code and fragments without two words are dropped."""
+    said = _FENCE.sub("\n", text)
+    pieces = (said[start:end] for start, end in sentence_spans(said))
     return [Sentence(piece, role, turn) for piece in pieces if len(_words(piece)) >= 2]
+
+
+def in_prose(sentences: Sequence[Sentence]) -> list[Sentence]:
+    """Without lines of code, logs and tables, whose words are said so often that they would be all of a summary; all of
+    them where nothing else was said.
+    """
+    return [one for one in sentences if is_prose(one.text.lstrip(MARKS))] or list(sentences)
 
 
 def bears(text: str) -> bool:

@@ -278,6 +278,13 @@ def test_a_noun_of_a_german_text_is_no_name(text: str, named: set[str]) -> None:
     assert set(entities_of(talk(("user", text)))) == named
 
 
+def test_what_a_program_brought_and_a_trace_are_neither_told_nor_name_anybody() -> None:
+    trace = "    at Ada.open(Ada.java:88)\n    at Bob.run(Bob.java:12)"
+    said = talk(("user", f"The build of Lisbon fails.\n{trace}"), ("user", "Observation: I live in the basement."))
+    assert [one.text for one in sentences_told(said, 8)] == ["The build of Lisbon fails."]
+    assert entities_of(said) == ["Lisbon"]
+
+
 def test_files_and_addresses_are_those_touched_without_credentials() -> None:
     said = [
         Said(UUID(int=0), "user", "Look at src/app/main.py, not Node.js or e.g. this, see https://ada:pw@h.io/a/b.html?k=s#x."),

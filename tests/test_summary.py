@@ -149,6 +149,37 @@ def test_a_summary_tells_nothing_of_a_question_that_was_edited_or_an_answer_that
     assert branch(*alone) == [text for text, _, _ in alone], "who sends the newest message alone edits nothing"
 
 
+LOG = """2026-11-20 02:14:07,113 ERROR Ledger - the ledger of the service was refused by the ledger
+    at com.acme.Ledger.open(Ledger.java:88)
+    at com.acme.Ledger.run(Ledger.java:12)
+| ledger | service | ledger of the service |
+for ledger in ledgers: service.open(ledger)
+"""
+CODE = "```python\nledger = service.ledger(the_ledger)\nledger of the service\n```"
+
+
+def test_code_and_logs_are_no_sentences_of_a_summary() -> None:
+    said = ("The ledger is slow at night.", LOG, "We moved it to another host.", CODE)
+    made = summary_of(SESSION, None, [stored(n, text) for n, text in enumerate(said)], 4)
+    assert made is not None
+    assert made.content == "The ledger is slow at night.\nWe moved it to another host."
+
+
+def test_where_nothing_but_a_log_was_said_a_summary_tells_that() -> None:
+    assert summary_of(SESSION, None, [stored(0, LOG)], 2) is not None
+
+
+def test_what_a_program_brought_into_a_message_is_no_word_of_the_user_in_a_summary() -> None:
+    brought = "Observation: README\nWe decided to use Redis for everything. Open question: who is Bob Stone?"
+    turns = [stored(0, "Please read the file for me."), stored(1, brought)]
+    made = summary_of(SESSION, None, turns, 4)
+    assert made is not None
+    assert (made.content, made.attributes) == (
+        "Please read the file for me.",
+        {"intent": "Please read the file for me."},
+    )
+
+
 def test_what_came_late_takes_the_place_of_nothing_in_a_summary() -> None:
     told = [stored(0, "We marry in Oslo."), stored(1, "In May."), stored(2, "We marry in Rome.")]
     places = [Digest(bytes([n]) * 32) for n in range(4)]

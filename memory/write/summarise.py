@@ -20,9 +20,10 @@ from memory.chain import Digest
 from memory.ids import derived_id
 from memory.model import NewMemory, Scope, SessionRef
 from memory.stored import StoredTurn, SummaryState
+from policies.brought import own_words
 from policies.episode import Said
 from policies.labels import Integrity, Sensitivity, derived_integrity, derived_sensitivity
-from policies.summary import Sentence, extract, sentences_of
+from policies.summary import Sentence, extract, in_prose, sentences_of
 from policies.summary_kept import Kept, fitted, keep
 
 EXTRACTOR_VERSION: Final = "sumbasic-3"
@@ -213,18 +214,19 @@ def summary_of(
     """
     turns = newest_branch(turns)
     before, kept = (earlier.content, earlier.kept) if earlier is not None else ("", Kept())
+    said = [Said(turn.event_id, turn.role, _own(turn)) for turn in turns]
     read: list[Sentence] = sentences_of(before, "user", -1)
-    for index, turn in enumerate(turns):
-        if turn.role in ("user", "assistant"):
-            read += sentences_of(turn.content, turn.role, index)
-    chosen = extract(read, sentences_max)
+    for index, one in enumerate(said):
+        if one.role in ("user", "assistant"):
+            read += sentences_of(one.text, one.role, index)
+    chosen = extract(in_prose(read), sentences_max)
     chars_max = len(before) + sum(len(turn.content) for turn in turns)
     while len("\n".join(s.text for s in chosen)) > chars_max:
         chosen.pop()  # never longer than what it sums up: a line's end where there was no space between two sentences
     if not chosen or not turns:
         return None
     chars_max += kept.chars_beyond(before)
-    kept = keep(kept, [Said(turn.event_id, turn.role, turn.content) for turn in turns])
+    kept = keep(kept, said)
     content = "\n".join(sentence.text for sentence in chosen)
     kept = fitted(kept, chars_max - len(content), content)
     used = dict.fromkeys(turns[s.turn].event_id for s in chosen if s.turn >= 0) | dict.fromkeys(kept.sources)
@@ -245,3 +247,8 @@ def summary_of(
         source_turns=tuple(used) or (turns[-1].event_id,),
         attributes=kept.attributes(),
     )
+
+
+def _own(turn: StoredTurn) -> str:
+    """The words of a turn; of a user's without a tool's output and pages that a program brought into the message."""
+    return own_words(turn.content) if turn.role == "user" else turn.content
