@@ -41,7 +41,10 @@ _CODE_START: Final = re.compile(
     r"|UPDATE|CREATE|sudo|npm|pip|git|docker|kubectl)\s\S+(?:\s*[=({;]|\s(?:import|from|FROM)\b)"
     r"|\w+\s*=\s|\w+\(.*\)\s*$)"
 )
-_CODE_END: Final = re.compile(r"(?:[;{}\\]|=>|\(\)|\);?|</\w+>)\s*$")
+# A call: its bracket stands at a word, or was opened on another line. "In Rome (Italy)", "the item(s)" and :) are prose.
+_CODE_END: Final = re.compile(r"(?:[;{}\\]|=>|\);|\w\((?!s\))[^()]*\)+|^[^(]*[\w\"'\])]\)|</\w+>)\s*$")
+_LINE_END: Final = 160
+_SMILE: Final = re.compile(r"(?<!\S)(?:[:;=][-'^]?[()DPp]{1,3}|<3)(?!\S)")
 _MARK: Final = re.compile(rf"(?=[\x00-\u1fff])(?:_|[^\w\s,.'!?{SIGNS}-])")  # of code and tables; a vowel sign is none
 _ROLE: Final = re.compile(
     r"^\W{0,3}(?:user|assistant|human|ai|bot|chatgpt|gpt|customer|agent|system|interviewer|interviewee|speaker ?\w?|q|a"
@@ -242,9 +245,15 @@ def _lines(said: str) -> str:
 
 def is_prose(line: str) -> bool:
     """Whether a line is words, and not of code, a log, a table or a transcript."""
+    line = _SMILE.sub("", line)
     if line.count("|") > 1 or line.count("\t") > 1 or line.startswith((">", "    ")):
         return False
-    if _LOG.search(line[:200]) or _ROLE.match(line) or _CODE_START.match(line[:200]) or _CODE_END.search(line[-40:]):
+    if (
+        _LOG.search(line[:200])
+        or _ROLE.match(line)
+        or _CODE_START.match(line[:200])
+        or _CODE_END.search(line[-_LINE_END:])
+    ):
         return False
     return len(_MARK.findall(line)) * 8 < max(len(line), 24)
 

@@ -1563,3 +1563,18 @@ def test_what_is_taken_back_for_a_place_in_any_letters_was_not_said(text: str) -
 )  # fmt: skip
 def test_a_denial_a_likeness_and_a_way_of_living_are_no_facts_in_other_languages(text: str) -> None:
     assert triples(text) == []
+
+
+@pytest.mark.parametrize(
+    "rest", [" (Italy)", " :)", " ;-)", " <3 :D", " (the one in Italy, not the one in Georgia, as people here think)"]
+)
+def test_a_line_that_ends_with_a_bracket_or_a_smile_is_said(rest: str) -> None:
+    assert triples(f"I live in Rome{rest}") == [("user", "lives_in", "rome")]
+    assert triples(f"My budget is $500{rest}") == [("user", "budget", "$500")]
+
+
+@pytest.mark.parametrize(
+    "line", ['print("I live in Rome")', '    "I live in Rome")', "greet(I live in Rome)", 'f("a", "I live in Rome"))']
+)
+def test_a_call_is_said_by_nobody(line: str) -> None:
+    assert triples(line) == []
