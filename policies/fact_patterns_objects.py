@@ -12,7 +12,7 @@ from typing import Final
 
 from policies.fact_patterns import Shape
 from policies.fact_patterns_things import things
-from policies.fact_patterns_words import ANAPHORS, CAPITALS, JOBS, LANGUAGES, STOPS, UNCASED, word_set
+from policies.fact_patterns_words import ANAPHORS, AT_PRESENT, CAPITALS, JOBS, LANGUAGES, STOPS, UNCASED, word_set
 from policies.text import SIGNS
 
 Range = tuple[int, int]
@@ -38,7 +38,7 @@ _LIST_END: Final = re.compile(
     r"(?:,? (?:and|but|or|so|then) (?=(?:I|I'm|I've|I'd|we|it|it's|he|she|they|that|this|you|can|how|what"
     r"|am|is|are|was|want|need|also|have|had|hope|my|so|there|then|would)\b)"
     r"|,? (?:because|since|although|though|while|which|who|when|whenever|where|if|so|but|that|due to"
-    r"|especially|considering|given|until|these days|too|as well|so much"
+    r"|especially|considering|given|until|these days|nowadays|now|currently|at the moment|for now|too|as well|so much"
     r"|very much|a lot|anymore|any more|again|right now|lately|can you|could you|how|what|even though|after"
     r"|before|as)\b| [-–—] | - )",
     re.IGNORECASE,
@@ -297,6 +297,8 @@ def _clause(said: str, at: Range) -> list[Range]:
         re.I,
     ).search(said, at[0] + 1, at[1])
     cut = _tight(said, (at[0], found.start() if found else at[1]))
+    if over := AT_PRESENT.search(said[cut[0] : cut[1]]):
+        cut = (cut[0], cut[0] + over.start())
     if ANAPHORS.search(said[cut[0] : cut[1]]):
         cut = _cut(said, cut)
         cut = cut if said[cut[0] : cut[1]].count(" ") >= 3 else (cut[0], cut[0])

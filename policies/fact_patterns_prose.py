@@ -41,9 +41,20 @@ _CODE_START: Final = re.compile(
     r"|UPDATE|CREATE|sudo|npm|pip|git|docker|kubectl)\s\S+(?:\s*[=({;]|\s(?:import|from|FROM)\b)"
     r"|\w+\s*=\s|\w+\(.*\)\s*$)"
 )
-# A call: its bracket stands at a word, or was opened on another line. "In Rome (Italy)", "the item(s)" and :) are prose.
+# A call: its bracket stands at a word, or was opened on another line. "In Rome (Italy)", "item(s)" and :) are prose.
 _CODE_END: Final = re.compile(r"(?:[;{}\\]|=>|\);|\w\((?!s\))[^()]*\)+|^[^(]*[\w\"'\])]\)|</\w+>)\s*$")
 _LINE_END: Final = 160
+_EMOJI: Final = "[\u2600-\u27bf\U0001f000-\U0001faff][\ufe0f\u200d]*"
+# What is said by the way at the end of a clause, and is no part of what was named: "I prefer tea btw", "my dog Rex 😀".
+_ASIDE: Final = re.compile(
+    rf"(?<=[\w\"')\]%])(?:[ \t]*(?:,[ \t]*)?(?:(?:{_EMOJI})+|…"
+    r"|(?<=[, \t])(?:just )?(?:btw|by the way|fyi|lol+|(?:ha){2,}h?|lmao|rofl|xd|tbh|imo|imho|ngl|fwiw"
+    r"|for what it's worth|for the record|(?:just )?so you know|in case (?:that|it) (?:matters|helps)|if (?:that|it) (?:matters|helps)"
+    r"|as you know|you know|of course|honestly|actually|anyway|obviously|sadly|unfortunately|luckily|fortunately"
+    r"|please|thanks?|thx|thank you|ok(?:ay)?|yeah|too|as well|though|still|already|etc)\b)){1,4}"
+    r"(?=[ \t]*(?P<then>[,;:.!)\n]|\Z|(?-i:[A-Z])))",
+    re.IGNORECASE,
+)
 _SMILE: Final = re.compile(r"(?<!\S)(?:[:;=][-'^]?[()DPp]{1,3}|<3)(?!\S)")
 _MARK: Final = re.compile(rf"(?=[\x00-\u1fff])(?:_|[^\w\s,.'!?{SIGNS}-])")  # of code and tables; a vowel sign is none
 _ROLE: Final = re.compile(
@@ -178,7 +189,7 @@ def covered(text: str) -> str:
     for start, end in brought_in(said):
         said = said[:start] + "\n" * (end - start) + said[end:]
     said = _QUOTED.sub(_quote, _LONG_TOKEN.sub(_cover, _URL.sub(_cover, said)))
-    said = _lines(said)
+    said = _ASIDE.sub(_aside, _lines(said))
     last = _LAST.search(said, max(0, len(said) - _LAST_CHARS))
     if last and _ABOVE.match(last[0]):
         return "\n" * len(said)
@@ -260,6 +271,11 @@ def is_prose(line: str) -> bool:
 
 def _blank(found: re.Match[str]) -> str:
     return "\n" * len(found[0])
+
+
+def _aside(found: re.Match[str]) -> str:
+    """A mark that ends what stands before it, and blanks."""
+    return f"{',' if found['then'] in (',', ';', ':', ')') else '.'}{' ' * (len(found[0]) - 1)}"
 
 
 def _cover(found: re.Match[str]) -> str:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from policies.fact import Cardinality, Category
-from policies.fact_patterns_words import ANAPHORS, KIN_MANY, KIN_ONE, as_object, normalised, word_set
+from policies.fact_patterns_words import ANAPHORS, AT_PRESENT, KIN_MANY, KIN_ONE, as_object, normalised, word_set
 
 _THINGS: Final = (
     "service|server|servers|db|database|cluster|api|app|application|backend|back-end|frontend|front-end"
@@ -89,7 +89,6 @@ _FAVOURITE: Final = re.compile(
     r"(?:^|(?<=[,;:!.] ))(?P<o>[A-Z][\w'&-]*(?: [\w'&-]+){0,5}) (?:is|are) (?:definitely |still |also "
     r"|probably )?(?P<m>one of |some of )?my (?:all-time )?favou?rite (?P<k>[a-z]+)"
 )
-_SINCE: Final = re.compile(r" (?:now|nowadays|these days|from now on|currently|any ?more|any longer)$", re.I)
 _POINTING: Final = word_set(
     "It It's This That That's These Those They He She What Here There Yeah Yes Which Who And But So I My"
     " We If When Is Are Do"
@@ -255,7 +254,8 @@ def _conventions(said: str, start: int, end: int) -> Iterator[Told]:
             r"|beginning|from (?:next|tomorrow|[A-Z][a-z]+))\b",
             found["o"],
         )[0].rstrip(" .")
-        if not chosen or ANAPHORS.search(chosen) or len(chosen.split()) > 10:
+        bare = AT_PRESENT.sub("", chosen)
+        if not bare or ANAPHORS.search(bare) or len(chosen.split()) > 10:
             continue
         negated = found["n"] is not None
         if negated and found["a"]:  # "we don't always use tabs"
@@ -263,13 +263,12 @@ def _conventions(said: str, start: int, end: int) -> Iterator[Told]:
         verb = found["v"].casefold()
         often = (found["a"] or "").lower().replace("all ", "")
         says = f"{{P}} team {f'does not {verb}' if negated else often + _third(verb)} {chosen}."
-        chosen = _SINCE.sub("", chosen)
-        by_means = verb != "use" and chosen.casefold().startswith("with ")
+        by_means = verb != "use" and bare.casefold().startswith("with ")
         predicate = "uses" if verb == "use" else f"convention_{verb}{'_with' * by_means}"
         yield Told(
             "team",
             predicate,
-            as_object(chosen.split(" ", 1)[1] if by_means else chosen),
+            as_object(bare.split(" ", 1)[1] if by_means else bare),
             says,
             (start + found.start("v"), start + found.start("o") + len(chosen)),
             "convention",

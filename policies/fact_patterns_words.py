@@ -90,6 +90,13 @@ ANAPHORS: Final = re.compile(
     re.IGNORECASE,
 )
 
+# Behind what is so, and no part of it.
+AT_PRESENT: Final = re.compile(
+    r" (?:(?:just |only )?for now|for the (?:moment|time being)|right now|now|nowadays|these days|from now on|currently"
+    r"|at (?:the moment|present)|any ?more|any longer)$",
+    re.IGNORECASE,
+)
+
 KIN_ONE: Final = (
     "wife|husband|mother|mom|mum|father|dad|fiancee?|fiancée?|girlfriend|boyfriend|partner|spouse|boss|manager"
     "|supervisor|therapist|landlord|best friend"

@@ -1578,3 +1578,28 @@ def test_a_line_that_ends_with_a_bracket_or_a_smile_is_said(rest: str) -> None:
 )
 def test_a_call_is_said_by_nobody(line: str) -> None:
     assert triples(line) == []
+
+
+@pytest.mark.parametrize(
+    "aside",
+    ["btw", ", by the way", "lol", "haha", "tbh", "too", "as well", "of course", "please", "thanks", "still", "😀", "👨‍👩‍👧 ❤️", "…"]
+    + ["btw lol", ", just so you know", "if that helps", "fwiw 😀"],
+)  # fmt: skip
+@pytest.mark.parametrize("behind", ["", ".", "!\nOk.", ", and I'm tired."])
+def test_what_is_said_by_the_way_is_no_part_of_a_thing(aside: str, behind: str) -> None:
+    for said in ("I prefer tea", "I like tea", "We use tabs", "My favourite colour is green", "I'm a nurse", "I'm 34"):
+        found = triples(f"{said}{'' if aside[0] in ',…' else ' '}{aside}{behind}")
+        assert found == triples(f"{said}."), found
+
+
+def test_by_the_way_opens_a_sentence_too() -> None:
+    assert triples("It is fine. By the way, I like tea. I'm fine 😀 We use tabs") == [
+        ("user", "likes", "tea"),
+        ("team", "uses", "tabs"),
+    ]
+
+
+@pytest.mark.parametrize("when", ["now", "right now", "these days", "at the moment", "for now", "nowadays"])
+def test_at_present_is_no_part_of_a_thing(when: str) -> None:
+    for said in ("I prefer tea", "I like tea", "We use tabs", "We deploy with Docker", "I'm allergic to nuts"):
+        assert triples(f"{said} {when}") == triples(said)
