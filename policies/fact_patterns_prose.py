@@ -49,7 +49,8 @@ _EMOJI: Final = "[\u2600-\u27bf\U0001f000-\U0001faff][\ufe0f\u200d]*"
 _ASIDE: Final = re.compile(
     rf"(?<=[\w\"')\]%])(?:[ \t]*(?:,[ \t]*)?(?:(?:{_EMOJI})+|…"
     r"|(?<=[, \t])(?:just )?(?:btw|by the way|fyi|lol+|(?:ha){2,}h?|lmao|rofl|xd|tbh|imo|imho|ngl|fwiw"
-    r"|for what it's worth|for the record|(?:just )?so you know|in case (?:that|it) (?:matters|helps)|if (?:that|it) (?:matters|helps)"
+    r"|for what it's worth|for the record|(?:just )?so you know|in case (?:that|it) (?:matters|helps)"
+    r"|if (?:that|it) (?:matters|helps)"
     r"|as you know|you know|of course|honestly|actually|anyway|obviously|sadly|unfortunately|luckily|fortunately"
     r"|please|thanks?|thx|thank you|ok(?:ay)?|yeah|too|as well|though|still|already|etc)\b)){1,4}"
     r"(?=[ \t]*(?P<then>[,;:.!)\n]|\Z|(?-i:[A-Z])))",
@@ -62,9 +63,39 @@ _ROLE: Final = re.compile(
     rf"|host|guest|narrator|client|patient|student|teacher|{elsewhere.ROLES})\s*\d?\s*:",
     re.IGNORECASE,
 )
-_LABEL: Final = re.compile(r"^\W{0,3}[A-Z][\w.' -]{0,30}:\s")
+# "Mia (Acme): …", "**Mia:** …", "[10:32] Mia Chen: …"
+_LABEL: Final = re.compile(r"^\W{0,3}(?:\d\d?:\d\d[\]) -]{0,3})?[A-Z][\w.' -]{0,30}(?: ?\([^()\n]{1,30}\))?:\**\s")
+# As chats are exported and copied: "12.11.26, 14:03 - Mia: …", and "Mia Chen  10:32 AM" above what she wrote, often.
+_CHAT: Final = re.compile(r"^\W{0,2}\d{1,4}[./-]\d{1,2}[./-]\d{2,4},? +\d{1,2}:\d\d.{0,12}[-–\]] [^\n:]{1,40}:")
+_CHAT_HEAD: Final = re.compile(
+    r"^[A-Z][\w.'-]{1,30}(?: [A-Z][\w.'-]{0,30}){0,2}(?: [—–-])? *[ \[(](?:[Tt]oday at |[Yy]esterday at )?\d{1,2}:\d\d"
+    r"(?: ?[AaPp][Mm])?[\])]?\s*$",
+    re.MULTILINE,
+)
 _BULLET: Final = re.compile(r"^\s*(?:[-*•–]|\(?\d{1,2}[.)]|[a-z]\))\s+")
 _MAIL: Final = re.compile(rf"^\s*(?:dear\s+\w|subject\s*:|from\s*:|to whom it may|{elsewhere.MAIL})", re.IGNORECASE)
+_PASTED: Final = (
+    "(?:e-?mail|message|ticket|review|letter|transcript|thread|complaint|chat|minutes|article|excerpt|feedback|testimonial|tweet"
+    "|statement|voicemail|post|comment|caption)"
+)
+# A greeting that is a line: below other words, or above somebody's "Best regards", a mail begins with it.
+_HELLO: Final = re.compile(
+    r"^\s*(?:hi|hello|hey|good (?:morning|afternoon|evening)|hallo|guten (?:morgen|tag|abend)|moin|bonjour|bonsoir|hola"
+    r"|buen[oa]s (?:d[ií]as|tardes)|ciao|buongiorno)(?: [\w.'-]+){0,3} *[,!]\s*$",
+    re.IGNORECASE,
+)
+_REGARDS: Final = re.compile(
+    r"^[ \t]*(?:(?:best|kind|warm|many)(?: regards| wishes)?|regards|sincerely|yours (?:sincerely|faithfully|truly)"
+    r"|(?:mit )?(?:freundliche|beste|viele|liebe|herzliche)n? gr(?:ü|ue)(?:ß|ss)en?|cordialement|bien à vous"
+    r"|(?:un )?(?:cordial )?saludos?|atentamente)(?: cordiales)? *[,!.]?[ \t]*$",
+    re.IGNORECASE | re.MULTILINE,
+)
+# "Here's how I'll handle it:": what follows is their own.
+_DRAFT: Final = re.compile(
+    r"\b(?:i'll|i'd|i'm going to|i (?:will|would|want|plan|wrote|drafted|sent|replied|answered)"
+    r"|my (?:own )?(?:reply|answer|response|draft))\b[^\n.!?:]{0,60}:[ \t]*$",
+    re.IGNORECASE | re.MULTILINE,
+)
 # From here on the text is material, or a part to play.
 _MATERIAL: Final = re.compile(
     r"\b(?:translat|rewrit|rephras|re-?word|paraphras|proof-?read|summari[sz]|shorten|condens|classif)\w*"
@@ -80,6 +111,11 @@ _MATERIAL: Final = re.compile(
     r"|log|logs|output|code"
     r"|error|story|essay|paragraph|letter|bio|resume|cv|data|script|draft|prompt|excerpt|chapter|scene|lyrics|schema"
     r"|schedule)\b"
+    # "a customer wrote this", "Transcript of the call:", "I got this email from a client"
+    r"|\b(?:wrote|sent|e-?mailed|texted|messaged|posted|forwarded|replied)(?: (?:me|us|in|back|him|her|them))? this\b"
+    r"(?=[^\n]{0,100}\n)"
+    rf"|(?:^|\n|[.!?] )[^\n.!?]{{0,80}}\b{_PASTED}s?\b(?! about (?:me|us|my|our)\b)[^\n.!?:]{{0,60}}:[ \t]*\n"
+    rf"|\bthis {_PASTED}\b(?=[^\n.!?]{{0,80}}[:.?!]?[ \t]*\n[ \t]*\n)"
     r"|\b(?:act|behave|respond|speak|talk|answer) (?:as|like) (?:an?|if|the|my|though)\b|\bpretend\b|\brole-?play"
     r"|\bimagine (?:you|that|i|we|a|the|if)\b|\b(?:^|[.!?\n] *)you(?: are|'re| will be) (?:an?|my|the|now|going)\b"
     r"|\bi want you to (?:act|be|become|play|pretend|imagine)\b|\bhypothetical|\bsuppose\b|\blet's say\b|\bsay i\b"
@@ -247,9 +283,18 @@ def _sentence(said: str, start: int, end: int) -> Sentence:
 
 def _lines(said: str) -> str:
     kept, mail, labels = [], False, sum(_LABEL.match(line) is not None for line in said.split("\n"))
+    below, heads = _REGARDS.search(said) is not None, len(_CHAT_HEAD.findall(said))
+    own = _DRAFT.search(said) is not None
     for line in said.split("\n"):
-        mail = mail or _MAIL.match(line) is not None
-        pasted = mail or not is_prose(line) or (_LABEL.match(line) is not None and labels > 1)
+        begins = (_MAIL, *((_CHAT_HEAD,) if heads > 1 else ()), *((_HELLO,) if below and not own else ()))
+        mail = mail or any(one.match(line) for one in begins)
+        below = below or bool(line.strip())
+        pasted = (
+            mail
+            or _CHAT.match(line) is not None
+            or not is_prose(line)
+            or (_LABEL.match(line) is not None and labels > 1)
+        )
         kept.append("\n" * len(line) if pasted else line)
     return "\n".join(kept)
 

@@ -1582,8 +1582,7 @@ def test_a_call_is_said_by_nobody(line: str) -> None:
 
 @pytest.mark.parametrize(
     "aside",
-    ["btw", ", by the way", "lol", "haha", "tbh", "too", "as well", "of course", "please", "thanks", "still", "😀", "👨‍👩‍👧 ❤️", "…"]
-    + ["btw lol", ", just so you know", "if that helps", "fwiw 😀"],
+    ["btw", ", by the way", "lol", "tbh", "too", "as well", "of course", "please", "thanks", "still", "😀", "👍 ❤️", "…", "btw lol", ", just so you know", "if that helps"],
 )  # fmt: skip
 @pytest.mark.parametrize("behind", ["", ".", "!\nOk.", ", and I'm tired."])
 def test_what_is_said_by_the_way_is_no_part_of_a_thing(aside: str, behind: str) -> None:
@@ -1603,3 +1602,31 @@ def test_by_the_way_opens_a_sentence_too() -> None:
 def test_at_present_is_no_part_of_a_thing(when: str) -> None:
     for said in ("I prefer tea", "I like tea", "We use tabs", "We deploy with Docker", "I'm allergic to nuts"):
         assert triples(f"{said} {when}") == triples(said)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "A customer wrote this, can you draft a reply?\n\nHi team,\nI'm Sandra and I live in Leeds.\nRegards,\nSandra",
+        "Please answer him.\n\nHello,\nI live in Leeds.",
+        "Hi Anna,\nI live in Leeds.\nBest regards,\nTom",
+        "Guten Tag,\nich wohne in Köln.\nMit freundlichen Grüßen\nTom",
+        "Transcript of today's call:\nI live in Oslo",
+        "I got this email from a client:\nI live in Leeds",
+        "My landlord texted me this just now\nI live in Rome",
+        "Minutes\nMia (Acme): I live in Oslo\nTom (us): our budget is $40,000",
+        "**Mia:** I live in Oslo\n**Tom:** my boss is Karen",
+        "[10:32] Mia Chen: I live in Oslo\n[10:33] Tom: I live in Rome",
+        "Mia Chen  10:32 AM\nI live in Oslo\nTom  10:35 AM\nI live in Rome",
+        "12.11.26, 14:03 - Mia: I live in Oslo",
+    ],
+)
+def test_a_pasted_mail_or_chat_is_nobodys_statement(text: str) -> None:
+    assert triples(text) == []
+
+
+@pytest.mark.parametrize(
+    "before", ["Hi,", "Hello there!", "Here's how I'll answer:\n\nHi Bob,", "I got this job in Rome.", "My review is great.", "Some feedback about me:", "Dinner at 10:30 PM"]
+)  # fmt: skip
+def test_a_greeting_or_a_time_makes_no_mail_of_what_is_said(before: str) -> None:
+    assert triples(f"{before}\nI live in Leeds and need a hotel.") == [("user", "lives_in", "leeds")]
