@@ -81,7 +81,7 @@ UNREAL: Final = re.compile(
     # Somebody's words without quotes, and what is so in a tale alone.
     r"|\b(?:wrote|writes|replied|replies|answered|answers|texted|reads|schrieb|schreibt|antwortete|escribió|escribe"
     r"|respondió|écrit|répond|répondu)(?: me| us| in| back| mir| uns)?(?::|,\s*$)"
-    r"|(?:\b(?:he|she|they|it) (?:goes|went|said)|\b(?:is|was|were|are) like|'s like)(?::|,)\s*$"
+    r"|(?:\b(?:goes|went|(?:he|she|they|it) said)|\b(?:is|was|were|are) like|'s like)(?::|,)\s*$"
     rf"|{_TALE}"
     # What somebody believes or what is not true; "don't forget that" is no such thing.
     r"|\b(?:thinks|thought|believes?|believed|claims?|claimed|assumes|assumed|not|lied|lie|false|untrue|wrong|mistaken"

@@ -138,6 +138,9 @@ _TO_ANOTHER: Final = re.compile(r" (?:to|[-–]) ?[$€£¥]?\d|[-–][$€£¥]
 _JOKE: Final = re.compile(
     r"\W{1,5}(?:(?:oh|oops|no|sorry|wait|actually)[,.!]? ){0,3}(?:i meant?|i mean to say|correction|make that"
     rf"|scratch that)[,:]? (?:in |at |to |for |from |it's )?(?=(?-i:[{CAPITALS}\d$€£¥]))(?!I\b)|"
+    # A sentence of its own that is a name: "My boss is Priya. Sorry, Priyanka."
+    rf"\W{{1,5}}(?:oh,? |oops,? )?sorry,? (?!I\b)"
+    rf"(?=(?-i:[{CAPITALS}])[\w'-]+(?: (?-i:[{CAPITALS}])[\w'-]+)?[.!]?(?:\s|$))|"
     r"\W{0,5}(?:(?:no, )?(?:just |only |i'm |i am |was |i was )*(?:kidding|joking)\b(?! aside)|no,? wait\b"
     r"|(?:nur |war |kleiner |ein ){0,3}(?:scherz|witz|spaß|spass)\b|(?:(?:es |era )?(?:una )?broma|mentira)\b"
     r"|(?:non,? )?je (?:plaisante|rigole|blague|déconne)\b|(?:c'est |c'était )?une blague\b"

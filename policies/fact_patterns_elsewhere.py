@@ -88,6 +88,12 @@ ROLES: Final = (
     r"benutzer(?:in)?|nutzer(?:in)?|kund(?:e|in)|assistent(?:in)?|patientin|schüler(?:in)?|lehrer(?:in)?|gast|utilisat(?:eur|rice)"
     r"|assistante?|cliente?|patiente?|élève|professeure?|usuari[oa]|asistente|paciente|alumn[oa]|profesora?|invitad[oa]"
 )
+LANGUAGES: Final = (
+    r"english|german|french|spanish|italian|portuguese|dutch|polish|russian|turkish|arabic|hindi|chinese|mandarin|japanese"
+    r"|korean|swedish|danish|norwegian|finnish|czech|greek|hungarian|romanian|ukrainian|latin"
+    r"|englische?|deutsche?|französische?|spanische?|italienische?|anglais|allemand|français|espagnol|italien"
+    r"|ingl[eé]s|alem[aá]n|franc[eé]s|español|italiano"
+)
 OWN_WORDS: Final = r"ich|mein|meine|wir|bin|ist|je|j'\w+|mon|ma|suis|est|me|mi|soy|vivo|trabajo|es"
 
 

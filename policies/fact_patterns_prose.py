@@ -120,6 +120,14 @@ _MATERIAL: Final = re.compile(
     r"|\bimagine (?:you|that|i|we|a|the|if)\b|\b(?:^|[.!?\n] *)you(?: are|'re| will be) (?:an?|my|the|now|going)\b"
     r"|\bi want you to (?:act|be|become|play|pretend|imagine)\b|\bhypothetical|\bsuppose\b|\blet's say\b|\bsay i\b"
     r"|\bin the (?:style|voice) of\b|\bfirst[- ]person\b|\bfrom the perspective\b|\bpersona\b|\bfictional\b"
+    # "You are Captain Redbeard", "Into French please: …", "Chapter 2. I …"
+    r"|(?:^|[.!?,\n] *)(?:you(?: are|'re)(?: now)?|you (?:will )?play) (?-i:[A-Z][a-z])"
+    r"|\bfrom now on,? you(?: are|'re| will be)\b(?! (?:to|not|allowed|going)\b)"
+    r"|\blet's (?:play(?=[.!\n]|$| (?:a (?:game|scene|part)|pretend|make-believe|out)\b)|role)"
+    rf"|(?:^|\n)\W{{0,3}}(?:(?:now|and) )?(?:in|into|to|auf|ins|en|al|in het)? ?(?:{elsewhere.LANGUAGES})"
+    r"(?: (?:please|version|translation|bitte|s'il (?:te|vous) pla[iî]t|por favor)| version)? ?[:：]"
+    r"|(?:^|\n)\W{0,4}(?:chapter|act|scene|kapitel|szene|chapitre|cap[ií]tulo|escena)"
+    r" (?:\d{1,3}|[ivx]{1,5}|one|two|three)\W{0,3}(?:[.:\n–—-]|$)"
     r"|\bignore (?:all|any|previous|the above)\b"
     r"|(?:^|[.!?\n] *)(?:examples?|sentence|quote|(?:song )?lyrics|ticket[^:\n]{0,12}|repeat after me|echo|conjugate"
     r"|true or false|two truths[^:\n]{0,20}|input|text|caption|(?:customer|client|user|their|his|her)(?:'s)? (?:message"
@@ -132,6 +140,7 @@ _LAST_CHARS: Final = 200
 _ABOVE: Final = re.compile(
     r"\W*(?:(?:please|now|then|and|can you|could you|would you|bitte|kannst du|peux-tu|por favor|puedes)[, ]+){0,3}"
     r"(?:(?:translate|rewrite|rephrase|reword|paraphrase|proof-?read)\b(?! (?:me|my)\b)"
+    r"|continue (?:in the same|(?:the|this|my) (?:story|tale|scene|chapter|text|novel|dialogue))\b"
     r"|(?:correct|improve|polish|shorten|summari[sz]e) (?:this|that|it|the (?:above|text|sentences?))\b"
     r"|(?:correct|improve|fix|check) (?:the|my) (?:grammar|spelling|english|text|sentences?)\b"
     rf"|{elsewhere.ABOVE})[^:：\"“„«「]{{0,100}}\Z"
@@ -225,7 +234,7 @@ def covered(text: str) -> str:
     for start, end in brought_in(said):
         said = said[:start] + "\n" * (end - start) + said[end:]
     said = _QUOTED.sub(_quote, _LONG_TOKEN.sub(_cover, _URL.sub(_cover, said)))
-    said = _ASIDE.sub(_aside, _lines(said))
+    said = _lines(said)
     last = _LAST.search(said, max(0, len(said) - _LAST_CHARS))
     if last and _ABOVE.match(last[0]):
         return "\n" * len(said)
@@ -234,7 +243,7 @@ def covered(text: str) -> str:
     asked = min(_start(_WRITE, said), elsewhere.writing_at(said))
     line = said.find("\n", asked)
     end = len(said) if line < 0 or len(said.strip()) > 1_500 else line
-    return said[:asked] + "\n" * (end - asked) + said[end:]
+    return _ASIDE.sub(_aside, said[:asked] + "\n" * (end - asked) + said[end:])
 
 
 def _start(pattern: re.Pattern[str], said: str) -> int:

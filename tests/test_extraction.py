@@ -1630,3 +1630,30 @@ def test_a_pasted_mail_or_chat_is_nobodys_statement(text: str) -> None:
 )  # fmt: skip
 def test_a_greeting_or_a_time_makes_no_mail_of_what_is_said(before: str) -> None:
     assert triples(f"{before}\nI live in Leeds and need a hotel.") == [("user", "lives_in", "leeds")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "From now on you are Captain Redbeard. I was born in Tortuga and I love rum.",
+        "You are Sherlock. I live in Baker Street.",
+        "Let's play! I live in Rome.",
+        "into french please: my husband is called Marc",
+        "German: I work at Siemens",
+        "Auf Englisch: ich wohne in Köln",
+        "Chapter 2. I walked into the bar. My name is Lena.",
+        "I have a gun. I live in Rome.\n\nContinue in the same voice.",
+        "And my boss goes: I don't like remote work.",
+        "My manager is Priya. Sorry, Priyanka.",
+    ],
+)
+def test_what_is_played_translated_told_on_or_put_right_is_not_so(text: str) -> None:
+    assert triples(text) == []
+
+
+@pytest.mark.parametrize(
+    "before",
+    ["You're AI, I know.", "You are right.", "Let's play chess.", "English is hard.", "Chapter 2 is due soon.", "It goes on."],
+)  # fmt: skip
+def test_what_only_sounds_like_a_part_to_play_is_none(before: str) -> None:
+    assert triples(f"{before} I live in Rome. Sorry for the noise.") == [("user", "lives_in", "rome")]
