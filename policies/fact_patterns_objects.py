@@ -38,7 +38,8 @@ _LIST_END: Final = re.compile(
     r"(?:,? (?:and|but|or|so|then) (?=(?:I|I'm|I've|I'd|we|it|it's|he|she|they|that|this|you|can|how|what"
     r"|am|is|are|was|want|need|also|have|had|hope|my|so|there|then|would)\b)"
     r"|,? (?:because|since|although|though|while|which|who|when|whenever|where|if|so|but|that|due to"
-    r"|especially|considering|given|until|these days|nowadays|now|currently|at the moment|for now|too|as well|so much"
+    r"|especially|considering|given|until|these days|nowadays|now|currently|at the moment|for now|myself"
+    r"|ourselves|too|as well|so much"
     r"|very much|a lot|anymore|any more|again|right now|lately|can you|could you|how|what|even though|after"
     r"|before|as)\b| [-–—] | - )",
     re.IGNORECASE,

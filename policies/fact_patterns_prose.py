@@ -185,6 +185,24 @@ _ASKING: Final = (
 _ASKS: Final = re.compile(
     rf"(?:^|[,;:—–.-]\s*|\b(?:so|and|but|or|then|also|hey|ok|okay|well|now)\s+){_ASKING}\b", re.IGNORECASE
 )
+# Where the question of a sentence that ends as one begins, behind what it states: "I'm allergic to nuts, is pesto ok?"
+_WH: Final = r"(?:on |in |at |for |with |to )?(?:which|what|where|when|who|how|why)(?:'s)?"
+_ASKS_BEHIND: Final = re.compile(
+    rf"(?:[,;:–—] *(?:so |and |but |then )?| (?:so|but) )(?:{_WH}|can|could|should|would|will|do|does|did|is|are|am|any"
+    r"|anything)\b(?! means\b)",
+    re.IGNORECASE,
+)
+# "I live in Rome, is that so?": what stands before it is what is asked.
+_TAG: Final = re.compile(
+    r"\W*(?:(?:so|and|but) )?(?:is|are|am|was|do|does|did|have|has|can|will)(?:n't)?"
+    r" (?:it|that|this|i|we|they|he|she|not)(?: (?:so|true|right|correct|not))?\W*\Z",
+    re.IGNORECASE,
+)
+_ASKS_FIRST: Final = re.compile(
+    rf"\W*(?:(?:so|and|but|ok(?:ay)?|hey|hi|well|also|then|now)[, ]+){{0,2}}(?:{_WH}|whose|can|could|should|would|will"
+    r"|shall|may|do|does|did|is|are|am|was|were|has|have|had|any|or|\w+n't)(?:'re)?\b|.*\b(?:you|they (?:say|said))\b",
+    re.IGNORECASE | re.DOTALL,
+)
 _STATES_AGAIN: Final = re.compile(
     r"\b(?:since|because|considering(?: that)?|given(?: that)?|now that|especially since|seeing as|knowing that|though"
     r"|but|as) (?=(?:i|i've|i'm|we|we've|we're|my|our)\b)|, (?=(?:i|we) (?:prefer|already|recently|just"
@@ -282,9 +300,11 @@ def _sentence(said: str, start: int, end: int) -> Sentence:
     if _REQUEST.match(part):
         asks = (start, end)
     elif found := _ASKS.search(part):
-        asks = (start + found.start(), end)
+        asks = (start if _TAG.match(part, found.start()) else start + found.start(), end)
     elif _ASKED.search(part):
-        asks = (start, end)
+        behind = _ASKS_BEHIND.search(part)
+        whole = behind is None or _ASKS_FIRST.match(part[: behind.start()]) or _TAG.match(part, behind.start())
+        asks = (start if whole or behind is None else start + behind.start(), end)
     if asks[0] < end and (again := _STATES_AGAIN.search(said, asks[0], end)):
         asks = (asks[0], again.end())
     return Sentence(start, end, asks, bullet is not None)

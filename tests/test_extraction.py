@@ -1657,3 +1657,37 @@ def test_what_is_played_translated_told_on_or_put_right_is_not_so(text: str) -> 
 )  # fmt: skip
 def test_what_only_sounds_like_a_part_to_play_is_none(before: str) -> None:
     assert triples(f"{before} I live in Rome. Sorry for the noise.") == [("user", "lives_in", "rome")]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("I'm allergic to nuts, is pesto ok?", ("allergic_to", "nuts")),
+        ("I'm allergic to latex myself so which gloves would be best?", ("allergic_to", "latex")),
+        ("I live in Rome, which trains can I take?", ("lives_in", "rome")),
+        ("My name is Anna, where do I sign?", ("name", "anna")),
+        ("I have asthma - so should I run?", ("has_condition", "asthma")),
+        ("I'm 45, is that too old for the job?", ("age", "45")),
+    ],
+)
+def test_what_a_sentence_states_before_it_asks_is_stated(text: str, expected: tuple[str, str]) -> None:
+    assert triples(text) == [("user", *expected)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I live in Rome?",
+        "I live in Rome, right?",
+        "I live in Rome, is that so?",
+        "I'm a vegetarian, am I?",
+        "So I live in Rome, is it?",
+        "You think I live in Rome, what now?",
+        "Do they think I live in Rome, when I work there?",
+        "They say I live in Rome, is it true?",
+        "Why is it that I live in Rome, can I change it?",
+        "I want to live in Rome, is it expensive?",
+    ],
+)
+def test_what_is_only_asked_is_not_stated(text: str) -> None:
+    assert triples(text) == []
