@@ -188,23 +188,24 @@ NO_EMPLOYERS: Final = re.compile(
     r"|suiza|viena|múnich|lisboa",
     re.IGNORECASE,
 )
-JOBS: Final = re.compile(
-    r"(?:^|[ -])(?:engineer|developer|programmer|designer|teacher|professor|lecturer|nurse|doctor|physician|surgeon"
-    r"|dentist|lawyer|attorney|paralegal|solicitor|barrister|judge|accountant|auditor|analyst|scientist|researcher"
-    r"|manager|director|producer|editor|writer|author|journalist|reporter|blogger|novelist|poet|photographer"
-    r"|videographer|filmmaker|actor|actress|musician|singer|composer|dancer|choreographer|artist|painter|sculptor"
-    r"|illustrator|animator|architect|carpenter|plumber|electrician|mechanic|technician|welder|farmer|gardener|florist"
-    r"|chef|cook|baker|bartender|barista|waiter|waitress|cashier|salesperson|salesman|realtor|broker|banker|trader"
-    r"|economist|consultant|contractor|freelancer|entrepreneur|founder|co-?founder|ceo|cto|cfo|coo|vp|executive"
-    r"|recruiter|secretary|receptionist|assistant|administrator|clerk|librarian|translator|interpreter|tutor|coach"
-    r"|trainer|instructor|counsell?or|therapist|psychologist|psychiatrist|pharmacist|veterinarian|vet|biologist|chemist"
-    r"|physicist|mathematician|historian|geologist|astronomer|statistician|pilot|driver|courier|captain|sailor|soldier"
-    r"|officer|firefighter|paramedic|detective|guard|hairdresser|barber|tailor|seamstress|mason|builder|roofer"
-    r"|landlord|student|undergrad|undergraduate|graduate|postdoc|intern|apprentice|volunteer|podcaster|streamer"
-    r"|youtuber|influencer|sre|dba|sysadmin|tester|marketer|strategist|planner|coordinator|supervisor|stylist"
-    r"|social worker|homemaker|housewife|stay-at-home (?:mom|dad)|colorist|screenwriter|playwright|zoologist|tailor)$",
-    re.IGNORECASE,
+JOB: Final = (
+    "(?:engineer|developer|programmer|designer|teacher|professor|lecturer|nurse|doctor|physician|surgeon"
+    "|dentist|lawyer|attorney|paralegal|solicitor|barrister|judge|accountant|auditor|analyst|scientist|researcher"
+    "|manager|director|producer|editor|writer|author|journalist|reporter|blogger|novelist|poet|photographer"
+    "|videographer|filmmaker|actor|actress|musician|singer|composer|dancer|choreographer|artist|painter|sculptor"
+    "|illustrator|animator|architect|carpenter|plumber|electrician|mechanic|technician|welder|farmer|gardener|florist"
+    "|chef|cook|baker|bartender|barista|waiter|waitress|cashier|salesperson|salesman|realtor|broker|banker|trader"
+    "|economist|consultant|contractor|freelancer|entrepreneur|founder|co-?founder|ceo|cto|cfo|coo|vp|executive"
+    "|recruiter|secretary|receptionist|assistant|administrator|clerk|librarian|translator|interpreter|tutor|coach"
+    "|trainer|instructor|counsell?or|therapist|psychologist|psychiatrist|pharmacist|veterinarian|vet|biologist|chemist"
+    "|physicist|mathematician|historian|geologist|astronomer|statistician|pilot|driver|courier|captain|sailor|soldier"
+    "|officer|firefighter|paramedic|detective|guard|hairdresser|barber|tailor|seamstress|mason|builder|roofer"
+    "|landlord|student|undergrad|undergraduate|graduate|postdoc|intern|apprentice|volunteer|podcaster|streamer"
+    "|youtuber|influencer|sre|dba|sysadmin|tester|marketer|strategist|planner|coordinator|supervisor|stylist"
+    "|social worker|homemaker|housewife|stay-at-home (?:mom|dad)|colorist|screenwriter|playwright|zoologist"
+    "|counsel|midwife|dispatcher|caregiver|bookkeeper|hygienist)"
 )
+JOBS: Final = re.compile(rf"(?:^|[ -]){JOB}$", re.IGNORECASE)
 
 
 def singular(word: str) -> str:
