@@ -122,7 +122,7 @@ def facts_in(text: str, *, said_at: datetime, speaker: str | None = None) -> lis
             *_ruled(said, sentence, voice, said_at),
             *_of_pronoun(said, sentence, spoken_of, voice, said_at),
             *(
-                _from_told(one, voice, validity(said[one.span[1] : sentence.end], said_at)[1])
+                _from_told(_quoted(one, read), voice, validity(said[one.span[1] : sentence.end], said_at)[1])
                 for one in told(said, sentence.start, sentence.end)
                 if _holds(said, sentence, one, said_at)
             ),
@@ -299,6 +299,13 @@ def _is_unsaid(said: str, fact: Fact, sentence: Sentence) -> bool:
 def _is_open(said: str, fact: Fact, sentence: Sentence) -> bool:
     """Whether this is one of two that it may be: "Rome or Milan", "between $500 and $600"."""
     return one_of_two(said, fact.span[1], sentence.end) or _OR.search(f" {fact.object} ") is not None
+
+
+def _quoted(one: Told, read: str) -> Told:
+    """An instruction in the words in which it was given."""
+    if one.predicate != "instruction":
+        return one
+    return replace(one, says=f"{{S}} said: “{read[slice(*one.span)].strip(' ,')}”")
 
 
 def _from_told(one: Told, voice: _Voice, until: datetime | None) -> Fact:

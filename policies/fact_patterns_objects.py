@@ -51,7 +51,9 @@ _NO_ITEM: Final = re.compile(
     r"|btw|fyi|said|says|like(?!-)|at least|neither|nor|nothing|well|yes|no|hence|hello|hi)\b"
     r"|\b(?:I|I'm|I've|I'd|I'll|we|we're|you're|don't|doesn't|isn't|aren't|can't|cannot|is|are|was|were|am|have been"
     r"|has|eats?|hates?|likes?|loves?|know|knows|not)\b"
-    r"|^(?:my|his|her|our|their) [\w-]+ (?:to|too|\w+s)\b",
+    r"|^(?:my|his|her|our|their) [\w-]+ (?:to|too|\w+s)\b"
+    # What one does beside: "I like tea and live in Rome".
+    r"|^(?:live|work|have|own|go|come|want|need|play|study|speak|use|prefer|dislike|teach|run) (?!and\b|or\b)\w",
     re.IGNORECASE,
 )
 _EITHER: Final = re.compile(r"(?:either|both) ", re.IGNORECASE)
@@ -129,7 +131,7 @@ _NO_NAMES: Final = word_set(
     " tuesday wednesday thursday friday saturday"
     " sunday january february march april may june july august september october november december"
     " english american yes no yeah from like that this"
-    " christmas god today mr mrs dr ok"
+    " christmas god today mr mrs ms miss dr prof professor sir herr frau madame monsieur mme señor señora sr sra ok"
 )
 
 # "A former nurse" is none now, "an aspiring writer" something else for now.

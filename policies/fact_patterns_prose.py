@@ -36,7 +36,7 @@ _LOG: Final = re.compile(
     r"|^\S+(?:Error|Exception): "
 )
 _CODE_START: Final = re.compile(
-    r"^\s*(?:[{}<>\[\]#/*@$|+=~^\\%>]|(?:import|from|def|class|return|const|let|var|function|public"
+    r"^\s*(?:[{}<>\[\]#/*@$|+=~^\\%>]|--\s|(?:import|from|def|class|return|const|let|var|function|public"
     r"|private|SELECT|INSERT"
     r"|UPDATE|CREATE|sudo|npm|pip|git|docker|kubectl)\s\S+(?:\s*[=({;]|\s(?:import|from|FROM)\b)"
     r"|\w+\s*=\s|\w+\(.*\)\s*$)"
@@ -64,6 +64,7 @@ _ROLE: Final = re.compile(
     re.IGNORECASE,
 )
 # "Mia (Acme): …", "**Mia:** …", "[10:32] Mia Chen: …"
+_CELL: Final = re.compile(r"[^\W\d],[^\W\d]")  # of a file with values parted by commas: two in a line
 _LABEL: Final = re.compile(r"^\W{0,3}(?:\d\d?:\d\d[\]) -]{0,3})?[A-Z][\w.' -]{0,30}(?: ?\([^()\n]{1,30}\))?:\**\s")
 # As chats are exported and copied: "12.11.26, 14:03 - Mia: …", and "Mia Chen  10:32 AM" above what she wrote, often.
 _CHAT: Final = re.compile(r"^\W{0,2}\d{1,4}[./-]\d{1,2}[./-]\d{2,4},? +\d{1,2}:\d\d.{0,12}[-–\]] [^\n:]{1,40}:")
@@ -75,7 +76,8 @@ _CHAT_HEAD: Final = re.compile(
 _BULLET: Final = re.compile(r"^\s*(?:[-*•–]|\(?\d{1,2}[.)]|[a-z]\))\s+")
 _MAIL: Final = re.compile(rf"^\s*(?:dear\s+\w|subject\s*:|from\s*:|to whom it may|{elsewhere.MAIL})", re.IGNORECASE)
 _PASTED: Final = (
-    "(?:e-?mail|message|ticket|review|letter|transcript|thread|complaint|chat|minutes|article|excerpt|feedback|testimonial|tweet"
+    "(?:lyrics|poem|song|verse|story|paragraph|essay|affidavit|contract|clause|scene|script|testimony"
+    "|e-?mail|message|ticket|review|letter|transcript|thread|complaint|chat|minutes|article|excerpt|feedback|testimonial|tweet"
     "|statement|voicemail|post|comment|caption)"
 )
 # A greeting that is a line: below other words, or above somebody's "Best regards", a mail begins with it.
@@ -125,9 +127,13 @@ _MATERIAL: Final = re.compile(
     r"|\bfrom now on,? you(?: are|'re| will be)\b(?! (?:to|not|allowed|going)\b)"
     r"|\blet's (?:play(?=[.!\n]|$| (?:a (?:game|scene|part)|pretend|make-believe|out)\b)|role)"
     rf"|(?:^|\n)\W{{0,3}}(?:(?:now|and) )?(?:in|into|to|auf|ins|en|al|in het)? ?(?:{elsewhere.LANGUAGES})"
-    r"(?: (?:please|version|translation|bitte|s'il (?:te|vous) pla[iî]t|por favor)| version)? ?[:：]"
+    r"(?: (?:please|pls|plz|version|translation|bitte|s'il (?:te|vous) pla[iî]t|por favor)| version)? ?[:：]"
     r"|(?:^|\n)\W{0,4}(?:chapter|act|scene|kapitel|szene|chapitre|cap[ií]tulo|escena)"
     r" (?:\d{1,3}|[ivx]{1,5}|one|two|three)\W{0,3}(?:[.:\n–—-]|$)"
+    # "Can you check this affidavit?", "Verse two: …"
+    r"|(?<!\bi )(?<!\bwe )\b(?:check|review|read|look (?:at|over|through)|evaluate|assess|grade|edit|format|convert"
+    r"|analy[sz]e|explain|shorten|(?:reply|respond) to|think (?:of|about)) this\b[^\n.!?:]{0,40}[:.?!]?[ \t]*\n"
+    r"|(?:^|[.!?\n] *)(?:verse|chorus|bridge|refrain|strophe|strofa|couplet)(?: \w+)? ?:"
     r"|\bignore (?:all|any|previous|the above)\b"
     r"|(?:^|[.!?\n] *)(?:examples?|sentence|quote|(?:song )?lyrics|ticket[^:\n]{0,12}|repeat after me|echo|conjugate"
     r"|true or false|two truths[^:\n]{0,20}|input|text|caption|(?:customer|client|user|their|his|her)(?:'s)? (?:message"
@@ -331,7 +337,7 @@ def _lines(said: str) -> str:
 def is_prose(line: str) -> bool:
     """Whether a line is words, and not of code, a log, a table or a transcript."""
     line = _SMILE.sub("", line)
-    if line.count("|") > 1 or line.count("\t") > 1 or line.startswith((">", "    ")):
+    if line.count("|") > 1 or line.count("\t") > 1 or len(_CELL.findall(line)) > 1 or line.startswith((">", "    ")):
         return False
     if (
         _LOG.search(line[:200])

@@ -41,6 +41,11 @@ _AT_HAND: Final = re.compile(
     r"|idea|respuesta|propuesta|opción|forma|manera|estilo|versión|texto|sugerencia)\b",
     re.IGNORECASE,
 )
+_MUCH: Final = re.compile(
+    r"(?: (?:sehr|gerne?|auch|besonders|total|wirklich|beaucoup|bien|aussi|énormément|mucho|muchísimo|bastante"
+    r"|también))+(?= *\Z)",
+    re.IGNORECASE,
+)
 _NOT_SO: Final = word_set(
     "kein keine keinen keinem keiner nicht nichts nix niemanden niemandem wenig weder noch nie nimmer ned net ungern"
     " lieber mehr weniger als auch fall dein deine deinem deinen deiner deines eure eurer eures"
@@ -69,7 +74,8 @@ def things(said: str, at: Range) -> list[Range]:
 
 
 def _tight(said: str, at: Range) -> Range:
-    text = said[at[0] : at[1]]
+    text = _MUCH.sub("", said[at[0] : at[1]])
+    at = (at[0], at[0] + len(text))
     start = at[0] + len(text) - len(text.lstrip(" '*_"))
     return start, max(start, at[0] + len(text.rstrip(" .'*_-")))
 

@@ -1694,3 +1694,36 @@ def test_what_a_sentence_states_before_it_asks_is_stated(text: str, expected: tu
 )
 def test_what_is_only_asked_is_not_stated(text: str) -> None:
     assert triples(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Can you check this affidavit?\n\nI, John Carter, declare that I live in Dover and that my wife is Mary.",
+        "SELECT * FROM users;\n-- my boss is Karen\nreturns nothing",
+        "name,city,note\nAna,Porto,I live in Porto\nBo,Malmo,my budget is $500",
+        "Help with lyrics:\nI'm a rolling stone. I live in Rome",
+        "Verse two: I live in Rome and I hate the rain",
+        "Korean pls: I have a meeting on Monday",
+        "My landlord Herr Wolf is loud.",
+    ],
+)
+def test_a_table_a_comment_a_song_and_a_document_are_nobodys_statement(text: str) -> None:
+    assert triples(text) == []
+
+
+def test_an_instruction_is_quoted_as_it_was_given() -> None:
+    assert only("always cite in OSCOLA style please :)").statement.endswith("“always cite in OSCOLA style please :)”")
+
+
+@pytest.mark.parametrize(
+    ("text", "thing"),
+    [
+        ("Ich mag Jazz sehr, aber keine Oper.", "jazz"),
+        ("J'aime le café beaucoup.", "café"),
+        ("I like tea and work at night.", "tea"),
+        ("I check this daily\nI like tea and have a lot.", "tea"),
+    ],
+)
+def test_how_much_and_what_one_does_beside_is_nothing_liked(text: str, thing: str) -> None:
+    assert triples(text) == [("user", "likes", thing)]
