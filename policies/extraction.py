@@ -37,6 +37,8 @@ from policies.fact_patterns_time import DATE, is_ahead, is_over, meaning, validi
 from policies.fact_patterns_time_elsewhere import in_english
 from policies.fact_patterns_values import Stated, stated_values
 from policies.fact_patterns_words import (
+    KIN_ELSEWHERE_MANY,
+    KIN_ELSEWHERE_ONE,
     NO_EMPLOYERS,
     NO_HOMES,
     PERSONS,
@@ -72,6 +74,7 @@ _TIMELESS: Final = frozenset(
 )
 _FACTS_MAX: Final = 40  # of one text
 _DENIED: Final = re.compile(r"n't\b|\bnot\b", re.IGNORECASE)
+_KIN: Final = {**KIN_ELSEWHERE_ONE, **KIN_ELSEWHERE_MANY}
 _OR: Final = re.compile(r" (?:or|oder|ou|o) ")
 _OVER: Final = re.compile(r"\b(?:no longer|any ?more|any longer|now|since|used to)\b", re.IGNORECASE)
 _NOT_OVER: Final = {
@@ -195,7 +198,7 @@ def _by_rule(
 ) -> Iterator[Fact]:
     groups = found.groupdict()
     at = found.span("o2") if groups.get("o2") else found.span("o")
-    kind = normalised(groups.get("k") or kind)
+    kind = _KIN.get((groups.get("k") or "").casefold()) or normalised(groups.get("k") or kind)
     if kind in ("part", "thing", "one", "memory", "moment", "way", "time", "scene"):
         return
     for start, end in objects(said, at, rule.shape):

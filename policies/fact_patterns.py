@@ -19,6 +19,8 @@ from policies.fact_patterns_words import (
     GOODS,
     INSTRUMENTS,
     JOB,
+    KIN_ELSEWHERE_MANY,
+    KIN_ELSEWHERE_ONE,
     KIN_MANY,
     KIN_ONE,
     MARITAL,
@@ -58,7 +60,7 @@ TRIGGER: Final = re.compile(
 OPENS: Final = re.compile(
     r"(?:^|[,;:.!?()–—-]|\b(?:and|but|because|since|so|also|plus|well|yeah|yes|yep|no|nope|actually|btw|oh|hey|hi|hello|though|although"
     r"|considering|given|now|currently|remember|note|that|fyi|honestly|personally|basically|sorry|mean|y|und|et|aber|pero|mais|sure|then"
-    r"|lately|recently|especially|anyway|still))\s*$",
+    r"|lately|recently|especially|anyway|still|uh|um|uhm|erm))\s*$",
     re.IGNORECASE,
 )
 _TALE = (
@@ -304,7 +306,10 @@ _ENDED_ELSEWHERE: Final = (
     _rule(r"ich mag (?P<o>[^,.;:!?()\n\"\ue000]{2,60}?) nicht mehr(?=[,.;!?\n]|$)", "likes", "{S} no longer likes {o}.", "things", "preference", "ended"),
     _rule(rf"(?:ich bin nicht mehr allergisch gegen|(?<=\bya no )soy alérgic[oa](?= a)|je ne suis plus allergique(?= [àa])) {_RUNS}", "allergic_to", "{S} is no longer allergic to {o}.", "things", "ended", importance=0.95),
 )  # fmt: skip
+_CALLED: Final = r"(?:heißt|heisst|s['’]appelle|se llama) (?:jetzt |ahora |maintenant )?(?P<o>[^\W\d_][\w'-]{1,20})"
 _ELSEWHERE: Final = (
+    _rule(rf"(?:meine?|mon|ma|mi) (?P<k>{'|'.join(KIN_ELSEWHERE_ONE)}) {_CALLED}", "{k}_name", "{P} {k} is called {o}.", "person", "one", importance=0.8),
+    _rule(rf"(?:meine?|mon|ma|mi) (?P<k>{'|'.join(KIN_ELSEWHERE_MANY)}) {_CALLED}", "{k}_name", "{P} {k} is called {o}.", "person", importance=0.75),
     _rule(rf"{_DENIED}(?:ich hei(?:ß|ss)e|mein Name ist|me llamo|mi nombre es|je m'appelle|mon nom est) (?:jetzt |nun |eigentlich |übrigens |ahora |también |maintenant |désormais |aussi )?{_RUN}", "name", "{P} name is {o}.", "name", "one", importance=0.9),
     _rule(rf"{_DENIED}(?:ich (?:wohne|lebe) (?:(?:jetzt|derzeit|nun|zurzeit|aktuell|wieder|immer noch|noch) )*(?:seit [\w ]{{2,20}}? )?in|vivo en|j'habite (?:à|a|en|au)|je vis (?:à|a|en|au)) {_DOTTED}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.8),
     _rule(rf"{_DENIED}(?:ich arbeite (?:bei|für)|trabajo (?:en|para)|je travaille (?:chez|pour)) {_DOTTED}", "works_at", "{S} works at {o}.", "employer", "one", importance=0.8),

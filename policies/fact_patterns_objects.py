@@ -184,7 +184,7 @@ def _name(said: str, at: Range) -> list[Range]:
     lower = (
         words[0].islower()
         and at[0] + words.end() < at[1]
-        and not re.match(r" (?:and|but|i'm|im)\b", said[at[0] + words.end() : at[1]])
+        and not re.match(r" (?:and|but|i'm|im|i)\b", said[at[0] + words.end() : at[1]])
     )
     return [] if lower else [_tight(said, (at[0], at[0] + words.end()))]
 

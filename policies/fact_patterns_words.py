@@ -105,6 +105,19 @@ KIN_MANY: Final = (
     "son|daughter|brother|sister|cousin|uncle|aunt|niece|nephew|grandmother|grandma|grandfather|grandpa|kid|child"
     "|friend|mentor|colleague|coworker|co-worker|roommate|neighbou?r|twin|stepson|stepdaughter|half-sister|half-brother"
 )
+KIN_ELSEWHERE_ONE: Final = {
+    "mann": "husband", "ehemann": "husband", "frau": "wife", "ehefrau": "wife", "mutter": "mother", "vater": "father",
+    "chef": "boss", "chefin": "boss", "mari": "husband", "femme": "wife", "mère": "mother", "père": "father",
+    "marido": "husband", "esposo": "husband", "esposa": "wife", "mujer": "wife", "madre": "mother", "padre": "father",
+    "jefe": "boss", "jefa": "boss",
+}  # fmt: skip
+KIN_ELSEWHERE_MANY: Final = {
+    "sohn": "son", "tochter": "daughter", "bruder": "brother", "schwester": "sister", "hund": "dog", "katze": "cat",
+    "fils": "son", "fille": "daughter", "frère": "brother", "sœur": "sister", "soeur": "sister", "chien": "dog",
+    "chat": "cat", "hijo": "son", "hija": "daughter", "hermano": "brother", "hermana": "sister", "perro": "dog",
+    "perra": "dog", "gato": "cat", "gata": "cat",
+}  # fmt: skip
+"""What German, French and Spanish call whom and what one has one or several of."""
 PERSONS: Final = re.compile(rf"(?:[\w-]+ )?(?:{KIN_ONE}|{KIN_MANY})", re.IGNORECASE)
 PETS: Final = (
     "dog|cat|puppy|kitten|pup|kitty|parrot|hamster|rabbit|bunny|turtle|tortoise|snake|lizard|horse|pony|goldfish"
