@@ -46,7 +46,7 @@ _WORK_UNSPACED: Final = re.compile(rf"{ABOVE_UNSPACED}|总结|總結|概括|要�
 ABOVE: Final = rf"(?:{'|'.join(sorted(_REWORD))})\b"
 _MATERIAL: Final = re.compile(
     r"[^\n]{0,80}[:：\n\"“„«「『]"
-    r"|[^\n]{0,40}\b(?:diese[nrs]?|folgende[nrms]?|ce(?:tte|s|t)?|suivante?s?|est[ea]s?|siguientes?)\b",
+    r"|[^\n]{0,40}\b(?:diese[nrs]?|folgende[nrms]?|ce(?:tte|s|t|la|ci)?|ça|suivante?s?|est[eao]s?|siguientes?)\b",
     re.IGNORECASE,
 )
 _WRITE: Final = word_set(

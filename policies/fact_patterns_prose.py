@@ -52,7 +52,7 @@ _ASIDE: Final = re.compile(
     r"|for what it's worth|for the record|(?:just )?so you know|in case (?:that|it) (?:matters|helps)"
     r"|if (?:that|it) (?:matters|helps)"
     r"|as you know|you know|of course|honestly|actually|anyway|obviously|sadly|unfortunately|luckily|fortunately"
-    r"|please|thanks?|thx|thank you|ok(?:ay)?|yeah|too|as well|though|still|already|etc)\b)){1,4}"
+    r"|please|thanks?|thx|thank you|ok(?:ay)?|yeah|too|as well|tho(?:ugh)?|still|already|etc)\b)){1,4}"
     r"(?=[ \t]*(?P<then>[,;:.!)\n]|\Z|(?-i:[A-Z])))",
     re.IGNORECASE,
 )

@@ -60,7 +60,7 @@ _WE: Final = re.compile(
     r"|squash|commit|deploy|ship|store|log|tag|version|document|test|review|merge|rebase|pin|run)"
     r" (?!(?:out of|into|late|low on|short of|away|along|every|positive|negative|names|up"
     r"|our (?:son|daughter|baby|dog|cat|hands))\b)(?!(?<=use )to\b)"
-    r"(?P<o>[^,.;:!?()\n\"\ue000]{2,80}(?:\.\w[^,.;:!?()\n\"\ue000]{0,40})?)",
+    r"(?P<o>[^,.;:!?()\n\"\ue000]{2,80}(?:\.\w[^,.;:!?()\n\"\ue000]{0,40}){0,3})",
     re.IGNORECASE,
 )
 _ORDER: Final = re.compile(

@@ -1716,6 +1716,15 @@ def test_a_table_a_comment_a_song_and_a_document_are_nobodys_statement(text: str
     assert triples(text) == []
 
 
+def test_a_version_is_named_whole_in_what_a_team_uses() -> None:
+    assert ("team", "uses", "node 20.1.0") in triples("We use Node 20.1.0.")
+
+
+def test_what_stands_behind_a_request_to_correct_this_is_nobodys_statement() -> None:
+    assert triples("¿Puedes corregir esto? Vivo en Lima. Mi hermana se llama Eva.") == []
+    assert triples("Corrige ça. J'habite à Lyon.") == []
+
+
 def test_an_instruction_is_quoted_as_it_was_given() -> None:
     assert only("always cite in OSCOLA style please :)").statement.endswith("“always cite in OSCOLA style please :)”")
 
