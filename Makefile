@@ -7,7 +7,8 @@ DOCKER ?= docker
 UPSTREAM ?= http://127.0.0.1:8000
 # One process more than there are cores: tests of whole services wait for some of their time. On two fast cores the suite
 # took 664 s with three of them and 605 with four; on two slow ones 1,367 and 1,446, and with four, services that have to
-# share two cores with three others miss limits that a person would not.
+# share two cores with three others miss limits that a person would not. A file's tests stay in one process: a service costs
+# 11 s of processor time to start and stop, and shared out one by one, each process started those of each file.
 TEST_PROCESSES ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
 
@@ -43,7 +44,7 @@ demo: install ## fetch a small model, talk to it through the proxy, leave it run
 	$(BIN)/memory-proxy demo $(ARGS)
 
 test: install-dev ## the test suite, on real parts, in several processes
-	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadgroup $(ARGS)
+	$(BIN)/python -m pytest -q -n $(TEST_PROCESSES) --dist loadfile $(ARGS)
 
 check: install-dev ## format, lint, types, import contracts, generated files, tests
 	$(BIN)/ruff format --check .

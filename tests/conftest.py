@@ -16,22 +16,11 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-SHARED_SERVICES = ("service", "keyed_service", "scripted_session")
-"""Fixtures that are set up once a process: all tests with one of them go to one process."""
-
-
-@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """What several processes share out among themselves, and what they pass over.
-
-    A service costs 11 s of processor time to start and stop: tests that share one go to one process, and those of a
-    file, whose fixtures are costly too, stay together. The long ones are only asked for by name, so that all the others
-    take less than a quarter of an hour.
-    """
+    """The long ones are only asked for by name, so that all the others take less than a quarter of an hour."""
+    if "long" in (config.option.markexpr or ""):
+        return
     passed_over = pytest.mark.skip(reason="takes long; make test-long")
-    only_named = "long" not in (config.option.markexpr or "")
     for item in items:
-        shared = [name for name in SHARED_SERVICES if name in getattr(item, "fixturenames", ())]
-        item.add_marker(pytest.mark.xdist_group(shared[0] if shared else item.nodeid.partition("::")[0]))
-        if only_named and item.get_closest_marker("long"):
+        if item.get_closest_marker("long"):
             item.add_marker(passed_over)
