@@ -116,6 +116,10 @@ class Place:
     memory_id: UUID
 
 
+Stands = tuple[Place, list[Any]]
+"""Where the step of the bound goes on from, and what its cut is by then."""
+
+
 @dataclass(frozen=True, slots=True)
 class Lead:
     """Who runs, by which right, and which run."""

@@ -33,6 +33,7 @@ from memory.consolidation import (
     Place,
     Progress,
     Run,
+    Stands,
     Step,
     Terms,
     Window,
@@ -68,8 +69,6 @@ ASK_EVERY_S: Final = 60.0
 RUNS_LOOKED_AT: Final = 14  # for one that ended
 
 Say = Callable[[UUID, Counted], None]
-Stands = tuple[Place, list[Any]]
-"""Where the step of the bound goes on from, and what its cut is by then."""
 
 
 class ConsolidateStore(ToldStore, Protocol):

@@ -32,6 +32,7 @@ from memory.consolidation import (
     Place,
     Progress,
     Run,
+    Stands,
     Step,
     Terms,
     Window,
@@ -254,7 +255,7 @@ class ConsolidateStore(ToldStore):
         due: Sequence[Due],
         terms: Terms,
         lead: Lead,
-        stands: tuple[Place, list[Any]] | None = None,
+        stands: Stands | None = None,
     ) -> Changed:
         """Change what of these memories of a scope is still due, at most ROWS_UNDER_LOCK of them. `stands`: from where
         the step goes on then, and with which cut.
