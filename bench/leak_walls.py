@@ -93,6 +93,11 @@ def arguments(parameters: Sequence[tuple[str, str]], attack: Attack, vector: Any
     return [_argument(name, kind, attack, vector, turn) for name, kind in parameters]
 
 
+def _turns(parameters: Sequence[tuple[str, str]], attack: Attack) -> int:
+    """In how many ways a query can be asked: once for each foreign id where it takes one, else once."""
+    return len(attack.ids) if any(_argument(*of, attack, None, 0) == attack.ids[0] for of in parameters) else 1
+
+
 def _argument(name: str, kind: str, attack: Attack, vector: Any, turn: int) -> Any:
     one = attack.ids[turn % len(attack.ids)]
     by_kind: Mapping[str, Any] = {
@@ -146,7 +151,7 @@ async def attacked(owner_dsn: str, app_dsn: str, table: str, attacks: Sequence[A
             )
             for name, (query, parameters) in queries.items():
                 echoes = await _echoes(app, query, parameters, attack, vector, walls)
-                for turn in range(len(attack.ids)):
+                for turn in range(_turns(parameters, attack)):
                     given = arguments(parameters, attack, vector, turn)
                     rows = await _rows(app, query, given, walls)
                     walls.runs += 1
@@ -200,8 +205,7 @@ async def _rows(connection: Any, query: Query, given: Sequence[Any], walls: Wall
 
 async def _first(connection: Any, query: Query, given: Sequence[Any]) -> Sequence[Any]:
     async with connection.transaction():
-        statement = await connection.prepare(query.sql)
-        cursor = await statement.cursor(*given)
+        cursor = await connection.cursor(query.sql, *given)  # parsed once: the connection keeps its statements
         rows: Sequence[Any] = await cursor.fetch(LIMIT)
         return rows
 

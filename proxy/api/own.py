@@ -6,6 +6,7 @@ a known one by another method 405 with Allow.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -92,7 +93,6 @@ class OwnApi:
         self._door, self._use = parts.door, parts.use
         self._journal = parts.journal
         self._canaries = parts.canaries
-        self._document = document()
         self.routes = self._table(parts)
 
     def register(self, app: web.Application) -> None:
@@ -211,7 +211,7 @@ class OwnApi:
         )
 
     async def _openapi(self, request: web.Request) -> web.Response:
-        return json_answer(self._document)
+        return json_answer(await asyncio.to_thread(document))
 
     def _served(self, handler: Handler) -> Handler:
         """The handler with faults as answers, counted and guarded."""

@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 SQL_DIR: Final = Path(__file__).parent / "sql"
@@ -46,8 +48,9 @@ class Query:
         )
 
 
+@cache
 def load_queries(directory: Path = SQL_DIR) -> Mapping[str, Query]:
-    """Every query of a directory by its name."""
+    """Every query of a directory by its name, read once in a process."""
     queries: dict[str, Query] = {}
     conditions = _conditions(directory / "conditions.sql")
     for path in sorted(directory.glob("*.sql")):
@@ -56,7 +59,7 @@ def load_queries(directory: Path = SQL_DIR) -> Mapping[str, Query]:
             if name in queries:
                 raise ValueError(f"{path}: query {name} is there twice")
             queries[name] = _parse(name, text, conditions)
-    return queries
+    return MappingProxyType(queries)
 
 
 def _conditions(path: Path) -> dict[str, str]:
