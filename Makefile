@@ -11,6 +11,7 @@ UPSTREAM ?= http://127.0.0.1:8000
 # 11 s of processor time to start and stop, and shared out one by one, each process started those of each file.
 TEST_PROCESSES ?= $(shell echo $$(( $$(getconf _NPROCESSORS_ONLN) + 1 )))
 PIP := $(BIN)/python -m pip --disable-pip-version-check --no-input
+PIP_FLAGS ?=
 
 # Tests start some hundred processes of ours: loading them without compiled modules takes a third longer.
 export PYTHONDONTWRITEBYTECODE :=
@@ -24,13 +25,13 @@ help: ## list the targets
 $(VENV)/.installed: requirements.lock requirements-nodeps.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) install -q --require-hashes -r requirements.lock
-	$(PIP) install -q --require-hashes --no-deps -r requirements-nodeps.lock
-	$(PIP) install -q --no-deps --no-build-isolation -e .
+	$(PIP) install -q $(PIP_FLAGS) --require-hashes -r requirements.lock
+	$(PIP) install -q $(PIP_FLAGS) --require-hashes --no-deps -r requirements-nodeps.lock
+	$(PIP) install -q $(PIP_FLAGS) --no-deps --no-build-isolation -e .
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed requirements-dev.lock
-	$(PIP) install -q --require-hashes -r requirements-dev.lock
+	$(PIP) install -q $(PIP_FLAGS) --require-hashes -r requirements-dev.lock
 	@touch $@
 
 install: $(VENV)/.installed ## install into .venv, pinned and hash-checked

@@ -21,6 +21,8 @@ from proxy.cli.beside import run_beside
 from tests.e2e.talk import rows
 from tests.service_fixture import Service, serving
 
+pytestmark = pytest.mark.long  # a service of its own
+
 CLI = str(Path(sys.executable).parent / "memory-proxy")
 USER = {"X_Memory_User": "ada"}
 

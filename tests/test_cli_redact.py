@@ -23,6 +23,8 @@ from bench.secret_hunt import hunt, made_up
 from tests.e2e.upstreams import last
 from tests.service_fixture import Service, serving
 
+pytestmark = pytest.mark.long  # a service of its own
+
 CLI = str(Path(sys.executable).parent / "memory-proxy")
 SECRET = made_up("github", 4)
 MASTER = base64.b64encode(os.urandom(32)).decode()

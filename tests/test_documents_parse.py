@@ -528,6 +528,7 @@ def test_a_declared_type_that_differs_is_refused_and_both_are_named(
 # ---------------------------------------------------------------- hostile files, and the process
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("file", HOSTILE, ids=[one.name for one in HOSTILE])
 def test_a_hostile_file_is_taken_or_refused_with_its_reason(file: Hostile) -> None:
     if file.status == 200:

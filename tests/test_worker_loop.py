@@ -790,6 +790,7 @@ async def test_with_leases_in_postgres_a_process_that_slept_commits_nothing_and_
     assert stored == [entry.exchange_id for entry in entries]
 
 
+@pytest.mark.long
 @pytest.mark.skipif(not Path("/proc/self/autogroup").exists(), reason="this kernel groups no processes by session")
 @pytest.mark.parametrize(("leads", "nice_of_session"), [(True, 10), (False, 0)])
 def test_a_worker_steps_back_with_its_session_and_a_command_leaves_that_of_its_terminal(

@@ -17,6 +17,8 @@ from tests.e2e.talk import MODEL, Said, ask, turn
 from tests.e2e.upstreams import last
 from tests.service_fixture import Service, frozen, serving
 
+pytestmark = pytest.mark.long  # a service of its own
+
 
 @pytest.fixture(scope="module")
 def frail(upstream: str) -> Iterator[Service]:

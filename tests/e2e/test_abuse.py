@@ -18,6 +18,8 @@ from tests.e2e.raw_http import RawAnswer, chunked, connect, exchange, read_answe
 from tests.e2e.talk import MODEL
 from tests.service_fixture import Service, serving
 
+pytestmark = pytest.mark.long  # a service of its own
+
 CHAT = "/v1/chat/completions"
 JSON = (b"Content-Type", b"application/json")
 HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"

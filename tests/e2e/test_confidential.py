@@ -16,6 +16,8 @@ from tests.e2e.talk import ask, found, tell
 from tests.e2e.upstreams import last
 from tests.service_fixture import Service, serving
 
+pytestmark = pytest.mark.long  # a service of its own
+
 WORD = "Kaiserschmarrn"
 FACT = f"The code name of the merger is {WORD}."
 QUESTION = "What is the code name of the merger?"

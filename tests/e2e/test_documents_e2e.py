@@ -22,6 +22,8 @@ from bench.documents_files import docx, paragraphs, pdf, pdf_bomb, sound
 from tests.e2e.talk import ask
 from tests.service_fixture import Service, serving, stand_in
 
+pytestmark = pytest.mark.long  # a service of its own
+
 BOUNDARY = "edge"
 BYTES_MAX = 400_000
 PIRAN = "The harbour master of Piran is called Halcyon Vidmar, and she keeps three wooden boats."

@@ -21,6 +21,8 @@ import pytest
 from tests.e2e.talk import ask, connected, rows
 from tests.service_fixture import Service, serving, stand_in
 
+pytestmark = pytest.mark.long  # a service of its own
+
 SAID = "I live in Oslo and I am learning the viola."
 FACT = {
     "evidence": "I am learning the viola", "subject": "user", "predicate": "learns", "object": "viola",

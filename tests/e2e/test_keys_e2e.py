@@ -162,6 +162,7 @@ def test_a_key_of_an_odd_scope_is_listed_on_one_line(keyed: Keyed) -> None:
     assert listed.count("\n") == 1 and "user=ada\ufffd[2J\ufffdmp-00000000" in listed
 
 
+@pytest.mark.long
 def test_two_keys_of_one_name_are_not_guessed_between(keyed: Keyed) -> None:
     keyed.cli("create", "twin", "--tenant", "one")
     assert "another name" in keyed.cli("create", "twin", "--tenant", "one", ok=False).stderr

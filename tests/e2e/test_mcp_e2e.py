@@ -137,6 +137,7 @@ async def test_an_agent_over_stdio_goes_through_its_day(service: Service, user: 
         await goes_through_its_day(client, service, user)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
 async def test_an_agent_over_http_goes_through_its_day(service: Service, user: str, mode: str) -> None:
     with http_server("--url", service.url) as url:
@@ -144,6 +145,7 @@ async def test_an_agent_over_http_goes_through_its_day(service: Service, user: s
             await goes_through_its_day(client, service, user)
 
 
+@pytest.mark.long
 async def test_a_search_finds_what_a_chat_stored_and_stays_in_its_scope(service: Service, user: str) -> None:
     tell(service, FACT, user, project="mills")
     async with over_stdio("--url", service.url, "--user", user, "--project", "mills") as client:
@@ -153,6 +155,7 @@ async def test_a_search_finds_what_a_chat_stored_and_stays_in_its_scope(service:
         assert (await values(client, "memory_search", query=QUESTION))["memories"] == []
 
 
+@pytest.mark.long
 async def test_what_cannot_be_is_said_in_the_apis_own_words(service: Service, user: str) -> None:
     async with over_stdio("--url", service.url, "--user", user) as client:
         assert "422 unprocessable: query" in await refused(client, "memory_search", k=3)
@@ -166,6 +169,7 @@ async def test_what_cannot_be_is_said_in_the_apis_own_words(service: Service, us
         )
 
 
+@pytest.mark.long
 async def test_a_caller_who_names_two_users_over_http_is_nobody(service: Service, user: str) -> None:
     tell(service, FACT, user)
     both = [("X-Memory-User", user), ("X-Memory-User", "somebody-else")]
@@ -177,12 +181,14 @@ async def test_a_caller_who_names_two_users_over_http_is_nobody(service: Service
             assert "X-Memory-User was sent twice" in await refused(client, "memory_search", query=QUESTION)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("name", "sent"), [("", ""), ("\udcff", "%FF")])
 def test_a_name_that_can_be_none_is_the_services_to_refuse(name: str, sent: str) -> None:
     """As a variable that is not set leaves it: no caller may say who instead, nor is it `default`."""
     assert Identity.of(None, {"user": name}).with_caller([("x-memory-user", "ada")]) == {"X-Memory-User": sent}
 
 
+@pytest.mark.long
 async def test_an_agent_plans_goes_back_and_clears_up(service: Service, user: str) -> None:
     async with over_stdio("--url", service.url, "--user", user, "--project", "land") as client:
         await values(client, "checkpoint_save", name="camp", notes="The timber is ordered.")
@@ -229,6 +235,7 @@ async def test_an_agent_plans_goes_back_and_clears_up(service: Service, user: st
         assert [one["integrity"] for one in taken["checkpoint"]["parts"]] == ["assistant"], "it gains none on the way"
 
 
+@pytest.mark.long
 async def test_a_cookie_that_one_caller_is_given_is_not_sent_for_another() -> None:
     """As a server with a login of its own gives it, that stands before the service."""
     asked: list[bytes] = []
@@ -241,6 +248,7 @@ async def test_a_cookie_that_one_caller_is_given_is_not_sent_for_another() -> No
     assert not any(b"\r\nCookie:" in one for one in asked)
 
 
+@pytest.mark.long
 async def test_a_service_that_is_away_is_said_and_found_again() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -251,6 +259,7 @@ async def test_a_service_that_is_away_is_said_and_found_again() -> None:
         assert f"{url} does not answer" in words and "memory-proxy serve" in words
 
 
+@pytest.mark.long
 async def test_another_server_is_no_memory_proxy(service: Service) -> None:
     async with over_stdio("--url", service.upstream) as client:
         assert "not as a memory-proxy with tools does" in await refused(client, "memory_search", query="x")
@@ -304,6 +313,7 @@ async def test_a_key_comes_from_its_file_or_the_environment(keyed: Keyed, tmp_pa
         assert "401 invalid_api_key" in words and "--key-file FILE or MEMORY_PROXY_KEY" in words
 
 
+@pytest.mark.long
 async def test_a_token_for_one_conversation_remembers_and_finds_in_it_alone(keyed: Keyed) -> None:
     can = ("--can", "memory:read:own", "--can", "memory:write")
     key = keyed.make("mcp-task", "--user", "mcp-task", *can)["secret"]
@@ -334,6 +344,7 @@ def posted(url: str, **headers: str) -> int:
         return refused_.code
 
 
+@pytest.mark.long
 def test_a_web_page_reaches_it_by_no_name_of_its_own(service: Service) -> None:
     with http_server("--url", service.url, "--allow-host", "memory.internal") as url:
         port = urlsplit(url).port
@@ -376,6 +387,7 @@ def test_what_would_open_a_door_or_cannot_be_is_refused_with_the_remedy(
     assert "mp-1a2b3c4d-secret" not in done.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("given", "key"),
     [
@@ -397,11 +409,13 @@ def test_a_key_in_the_environment_is_read_as_one_in_a_file(given: str | None, ke
     assert given is not None and given not in str(refused_.value)
 
 
+@pytest.mark.long
 def test_every_address_is_listened_on_only_by_a_name(keyed: Keyed) -> None:
     done = started("--http", "0.0.0.0:0", "--url", keyed.service.url)
     assert done.returncode == 1 and "--allow-host NAME" in done.stderr, done
 
 
+@pytest.mark.long
 def test_without_the_extra_the_command_says_what_to_install() -> None:
     hidden = "import sys; sys.modules['mcp'] = None; from proxy.__main__ import main; sys.exit(main(['mcp']))"
     done = subprocess.run([sys.executable, "-c", hidden], capture_output=True, text=True, timeout=60)
@@ -409,6 +423,7 @@ def test_without_the_extra_the_command_says_what_to_install() -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.long
 def test_the_service_never_loads_the_sdk() -> None:
     look = (
         "import sys, proxy.worker, memory.commands, proxy.cli.parser;"
@@ -417,6 +432,7 @@ def test_the_service_never_loads_the_sdk() -> None:
     assert subprocess.run([sys.executable, "-c", look], timeout=60).returncode == 0
 
 
+@pytest.mark.long
 def test_a_line_that_is_no_message_is_answered_over_stdio_and_the_next_one_heard() -> None:
     lines = [
         b"{not json",
@@ -441,6 +457,7 @@ def test_a_line_that_is_no_message_is_answered_over_stdio_and_the_next_one_heard
     assert answers[4] == {"jsonrpc": "2.0", "id": 4, "result": {}}
 
 
+@pytest.mark.long
 def test_a_signal_ends_a_server_on_stdio_whose_client_stays(service: Service) -> None:
     argv = [sys.executable, "-m", "proxy", "mcp", "--url", service.url]
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:

@@ -16,6 +16,8 @@ from tests.e2e.talk import MODEL, tell
 from tests.e2e.upstreams import last
 from tests.service_fixture import Service, serving
 
+pytestmark = pytest.mark.long  # a service of its own
+
 CHAT = "/v1/chat/completions"
 JSON = (b"Content-Type", b"application/json")
 FACT = "The lighthouse keeper of Norrvik hides the spare key inside the bell."

@@ -25,6 +25,8 @@ from tests.e2e.upstreams import wait_until
 from tests.service_fixture import Service, serving, stand_in
 from tests.web_site import Script, Site, answer, site
 
+pytestmark = pytest.mark.long  # a service of its own
+
 QUESTION = "Search the web for the height of Triglav."
 
 

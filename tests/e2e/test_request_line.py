@@ -22,6 +22,8 @@ from tests.e2e.talk import MODEL, UNCOUNTED
 from tests.e2e.upstreams import counters, last, wait_until
 from tests.service_fixture import Service, serving
 
+pytestmark = pytest.mark.long  # a service of its own
+
 SAID = "The lighthouse keeper's cat is called Thimblewick."
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 CHAT = "/v1/chat/completions"

@@ -24,6 +24,8 @@ from tests.e2e.talk import ask
 from tests.e2e.upstreams import last, wait_until
 from tests.service_fixture import Service, serving
 
+pytestmark = pytest.mark.long  # a service of its own
+
 pb2 = pytest.importorskip(
     "opentelemetry.proto.collector.trace.v1.trace_service_pb2", reason="pip install 'vllm-memory-proxy[otel]'"
 )
