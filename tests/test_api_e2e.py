@@ -260,6 +260,7 @@ def test_accepted_lines_stay_when_nobody_waits(api: Api, service: Service) -> No
     assert len(api.get("/memory/v1/memories", kind="episodic").json["data"]) == 3
 
 
+@pytest.mark.long
 def test_an_import_of_many_chunks_keeps_its_order(api: Api) -> None:
     lines = [{"role": "user", "content": f"note {n}", "session": "long"} for n in range(600)]
     assert api.take_in(*lines)[-1] == {"accepted": 600, "done": 600, "failed": 0, "complete": True}

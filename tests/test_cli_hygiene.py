@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
+import pytest
+
 from tests.service_fixture import Service
 
 CLI = (str(Path(sys.executable).parent / "memory-proxy"), "hygiene")
@@ -35,6 +37,7 @@ def counts(told: Any) -> dict[str, int]:
     return {rate["rate"]: rate["count"] for rate in told["rates"] if rate["count"]}
 
 
+@pytest.mark.long
 def test_the_table_tells_what_is_wrong_and_names_examples_by_id(service: Service, user: str) -> None:
     take_in(service, user, "The crane comes on Monday.", "the CRANE comes on Monday", "I live in Lisbon.")
     told = report(service, "--user", user)
@@ -49,6 +52,7 @@ def test_the_table_tells_what_is_wrong_and_names_examples_by_id(service: Service
     assert "the CRANE comes on Monday" in shown.stdout
 
 
+@pytest.mark.long
 def test_a_greeting_or_an_emoji_makes_no_memory_and_its_turn_stays(service: Service, user: str) -> None:
     for text in ("👍", "Hello!", "Thank you so much!"):
         body = {"model": "fake-model", "messages": [{"role": "user", "content": text}]}
@@ -64,6 +68,7 @@ def test_a_greeting_or_an_emoji_makes_no_memory_and_its_turn_stays(service: Serv
     assert "junk" not in counts(report(service, "--user", user))
 
 
+@pytest.mark.long
 def test_an_answer_that_only_quotes_its_memory_makes_none(service: Service, user: str) -> None:
     take_in(service, user, "The boat lies in Faro beside the old crane.")
     asked = "Where does the boat lie?\nsay: You told me: The boat lies in Faro beside the old crane."
@@ -77,6 +82,7 @@ def test_an_answer_that_only_quotes_its_memory_makes_none(service: Service, user
     assert "loop" not in counts(report(service, "--user", user))
 
 
+@pytest.mark.long
 def test_a_summary_does_not_learn_from_answers_that_quote_memory(service: Service, user: str) -> None:
     told = "The boat lies in Faro beside the old crane."
     take_in(service, user, told)
@@ -93,6 +99,7 @@ def test_a_summary_does_not_learn_from_answers_that_quote_memory(service: Servic
     assert "loop" not in counts(report(service, "--user", user))
 
 
+@pytest.mark.long
 def test_a_project_and_a_limit_narrow_what_is_looked_at(service: Service, user: str) -> None:
     take_in(service, user, "The crane comes on Monday.", "My boat is called Halcyon.")
     assert report(service, "--user", user, "--project", "none-such")["memories"] == 0
@@ -100,6 +107,7 @@ def test_a_project_and_a_limit_narrow_what_is_looked_at(service: Service, user: 
     assert report(service, "--limit", "1")["memories"] <= 200, "a page is the least that is read"
 
 
+@pytest.mark.long
 def test_without_a_running_service_it_says_how_to_go_on(tmp_path: Path) -> None:
     ran = subprocess.run([*CLI, "--data-dir", str(tmp_path)], capture_output=True, text=True, timeout=60, check=False)
     assert ran.returncode == 1
@@ -107,6 +115,7 @@ def test_without_a_running_service_it_says_how_to_go_on(tmp_path: Path) -> None:
     assert "--data-dir" in ran.stderr
 
 
+@pytest.mark.long
 def test_help_teaches_what_is_counted() -> None:
     ran = subprocess.run([*CLI, "--help"], capture_output=True, text=True, timeout=60, check=False)
     assert ran.returncode == 0

@@ -143,6 +143,7 @@ async def test_it_is_found_whatever_postgres_the_shell_means(
             await (await connected(data)).close()
 
 
+@pytest.mark.long
 async def test_every_pool_of_every_process_finds_its_connections(place: Path) -> None:
     """Also while one more proxy worker than configured runs, since another is replaced."""
     settings = load_settings(None, {"listen.workers": 24, "database.pool_size": 5, "worker.processes": 4}, {})
@@ -205,6 +206,7 @@ async def test_the_postgres_log_holds_no_content(place: Path) -> None:
                 assert "whisper" not in log
 
 
+@pytest.mark.long
 @as_root
 async def test_another_account_cannot_connect_even_where_it_owns_the_files(place: Path) -> None:
     with held(place / "data") as data:
@@ -235,6 +237,7 @@ async def test_another_account_cannot_connect_even_where_it_owns_the_files(place
     assert "Peer authentication failed" in tried.stderr
 
 
+@pytest.mark.long
 async def test_two_data_directories_do_not_meet(place: Path) -> None:
     with held(place / "a") as one, held(place / "b") as two:
         async with running(one), running(two):
@@ -297,6 +300,7 @@ def test_a_long_path_gets_short_sockets_of_its_own(place: Path) -> None:
     short.rmdir()
 
 
+@pytest.mark.long
 async def test_a_path_with_a_comma_is_a_path_like_any_other(place: Path) -> None:
     """In a list of hosts, as drivers and Postgres itself read it, a comma parts two."""
     with held(place / "of Smith, Jones") as data:
@@ -364,6 +368,7 @@ async def test_valkey_returns_with_what_it_acknowledged_once_a_full_disk_has_roo
         subprocess.run(["umount", place], check=True)
 
 
+@pytest.mark.long
 async def test_a_stale_pid_file_that_names_a_stranger_is_no_hindrance(place: Path) -> None:
     with held(place / "data") as data:
         async with running(data):
@@ -376,6 +381,7 @@ async def test_a_stale_pid_file_that_names_a_stranger_is_no_hindrance(place: Pat
             await connection.close()
 
 
+@pytest.mark.long
 async def test_a_stale_socket_lock_that_names_a_process_of_the_same_account_is_no_hindrance(place: Path) -> None:
     """As in a container that was killed and starts again: its few processes have the numbers of before."""
     with held(place / "data") as data:
@@ -397,6 +403,7 @@ async def test_a_stale_socket_lock_that_names_a_process_of_the_same_account_is_n
                 neighbour.kill()
 
 
+@pytest.mark.long
 async def test_a_volume_that_was_opened_to_a_group_is_served_again(place: Path) -> None:
     """As Kubernetes does at each mount for a pod with an fsGroup: all files rw-rw----, directories rwxrws---."""
     root = place / "data"
@@ -445,6 +452,7 @@ def test_a_volume_that_is_mounted_as_roots_is_served_by_whom_it_is_open_to(
     assert all(not bits & 0o077 for bits in left.values()), left
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["run/valkey.conf", "pg/pg_hba.conf"])
 async def test_what_a_server_reads_and_cannot_be_written_ends_the_start_with_the_remedy(place: Path, name: str) -> None:
     """As on a disk that the other server has just filled up."""
@@ -459,6 +467,7 @@ async def test_what_a_server_reads_and_cannot_be_written_ends_the_start_with_the
     assert refused.group_contains(StartFailed, match=rf"{name} cannot be written: .*free some space")
 
 
+@pytest.mark.long
 async def test_a_half_made_cluster_is_made_again(place: Path) -> None:
     with held(place / "data") as data:
         (data.root / "pg.new").mkdir()

@@ -160,6 +160,7 @@ def test_changes_exports_imports_and_refusals_leave_rows_that_only_an_admin_of_t
         assert admin.call("GET", f"/memory/v1/audit?limit=10{bad}").json["error"]["code"] == "memory_invalid", bad
 
 
+@pytest.mark.long
 def test_verify_says_whole_and_names_the_first_bad_row(keyed: Keyed) -> None:
     _, may = keyed.key("verified")
     ada = keyed.caller(may)

@@ -352,6 +352,7 @@ def test_a_second_sigterm_hurries(place: Path) -> None:
         assert not alive_below(service.data)
 
 
+@pytest.mark.long
 def test_a_supervisor_killed_with_9_leaves_nothing_that_hinders_the_next(place: Path) -> None:
     pids: set[int] = set()
     for _ in range(2):
@@ -368,6 +369,7 @@ def test_a_supervisor_killed_with_9_leaves_nothing_that_hinders_the_next(place: 
                 assert again.stop() == 0
 
 
+@pytest.mark.long
 def test_leftovers_that_ignore_their_signal_are_killed(place: Path) -> None:
     orphan = subprocess.Popen(["/bin/sh", "-c", "trap '' TERM; while :; do sleep 0.1; done"])
     try:

@@ -12,6 +12,7 @@ from typing import Any
 
 import httpx
 import openai
+import pytest
 
 from tests.e2e.conftest import Scripted
 from tests.service_fixture import Service
@@ -33,6 +34,7 @@ def command(directory: Path) -> dict[str, str]:
     return {**os.environ, "PATH": f"{directory}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT)}
 
 
+@pytest.mark.long
 def test_the_client_of_the_page_remembers_and_finds(service: Service, tmp_path: Path) -> None:
     source = blocks("python")[0].replace(OURS, service.url)
     # The SDK hands a server PATH and little else; its package is found where this test's is.
@@ -55,6 +57,7 @@ def test_the_form_for_clients_starts_a_server(service: Service, tmp_path: Path) 
     assert ran.returncode == 0 and json.loads(ran.stdout)["id"] == 1, ran
 
 
+@pytest.mark.long
 def test_the_address_of_the_page_is_the_one_that_is_told(service: Service, tmp_path: Path) -> None:
     (line,) = blocks("sh")
     argv = [*line.replace("8765", "0").split(), "--url", service.url]

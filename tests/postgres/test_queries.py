@@ -14,7 +14,7 @@ import asyncpg
 import pytest
 
 from memory.adapters.postgres.database import _prepare
-from memory.adapters.postgres.queries import Query, load_queries
+from memory.adapters.postgres.queries import Query, load_queries, queries_in
 from tests.postgres_fixture import Server, TestDatabase, binaries, in_thread
 
 TENANT = "00000000-0000-0000-0000-000000000001"
@@ -310,10 +310,10 @@ def test_a_shared_condition_is_put_in_by_name_and_an_unknown_one_is_refused(tmp_
     (tmp_path / "ask.sql").write_text(
         "-- name: grown_ups\n-- Rows: id.\nSELECT p.id FROM people p WHERE {grown(p.age)};\n"
     )
-    assert load_queries(tmp_path)["grown_ups"].sql == "SELECT p.id FROM people p WHERE (p.age >= 18)"
+    assert queries_in(tmp_path)["grown_ups"].sql == "SELECT p.id FROM people p WHERE (p.age >= 18)"
     (tmp_path / "ask.sql").write_text("-- name: grown_ups\n-- Rows: id.\nSELECT id FROM people WHERE {groan(age)};\n")
     with pytest.raises(ValueError, match="no condition groan"):
-        load_queries(tmp_path)
+        queries_in(tmp_path)
 
 
 def test_every_query_is_asked_for() -> None:

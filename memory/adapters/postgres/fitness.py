@@ -11,7 +11,7 @@ from pathlib import Path
 
 import asyncpg
 
-from memory.adapters.postgres.queries import load_queries
+from memory.adapters.postgres.queries import queries_in
 from memory.errors import StoreUnavailable
 
 _CONNECT_TIMEOUT_S = 5.0
@@ -38,7 +38,7 @@ class Fitness:
 
 async def fitness(dsn: str) -> Fitness:
     """Ask one server. Raises StoreUnavailable."""
-    query = load_queries(Path(__file__).parent / "sql_fitness")["fitness"]
+    query = queries_in(Path(__file__).parent / "sql_fitness")["fitness"]
     try:
         connection = await asyncpg.connect(dsn, timeout=_CONNECT_TIMEOUT_S, statement_cache_size=0)
         try:

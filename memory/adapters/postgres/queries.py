@@ -49,8 +49,13 @@ class Query:
 
 
 @cache
-def load_queries(directory: Path = SQL_DIR) -> Mapping[str, Query]:
-    """Every query of a directory by its name, read once in a process."""
+def load_queries() -> Mapping[str, Query]:
+    """Every query of the product by its name, read once in a process."""
+    return queries_in(SQL_DIR)
+
+
+def queries_in(directory: Path) -> Mapping[str, Query]:
+    """Every query of a directory by its name."""
     queries: dict[str, Query] = {}
     conditions = _conditions(directory / "conditions.sql")
     for path in sorted(directory.glob("*.sql")):
