@@ -30,6 +30,7 @@ from memory.telemetry import event
 from proxy.app import Unforeseen, has_begun, refusal
 from proxy.passages import ENDED
 from proxy.relay import cut, takes_no_more
+from proxy.websocket import is_websocket
 
 log = logging.getLogger("memory_proxy.http")
 _MANY: Final = "Too many headers"
@@ -161,11 +162,14 @@ class GuardedHandler(RequestHandler):
             ending.cancel()
 
     def _end_what_runs(self) -> None:
-        if self._current_request is not None:
-            self._current_request[ENDED] = True
-            cut(self._current_request)  # its handler is cancelled by that
-        elif self._task_handler is not None:
-            self._task_handler.cancel()
+        request = self._current_request
+        if request is not None:
+            request[ENDED] = True
+            if not is_websocket(request):
+                cut(request)  # its handler is cancelled by that
+                return
+        if self._task_handler is not None:
+            self._task_handler.cancel()  # a WebSocket has a last word
 
     def _look_for_head(self) -> None:
         if self._request_count == 0:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from contextlib import suppress
 from typing import Any
 
 import aiohttp
@@ -18,6 +19,7 @@ from multidict import CIMultiDict
 
 from memory.errors import MemoryInvalid, UpstreamUnreachable
 from memory.passage import note
+from proxy.passages import ENDED
 from proxy.relay import BareHead, RelayResponse, Upstream, answer_headers, as_text, cut, raw_target
 
 _HANDSHAKE = frozenset(f"sec-websocket-{name}" for name in ("key", "accept", "version", "extensions", "protocol"))
@@ -34,7 +36,7 @@ class RelaySocket(BareHead, web.WebSocketResponse[bool]):
     """The client's side. Its handshake carries the upstream's headers and none of aiohttp's own."""
 
 
-def is_websocket(request: web.Request) -> bool:
+def is_websocket(request: web.BaseRequest) -> bool:
     """Whether the client asks this hop for an upgrade to WebSocket (RFC 9110 section 7.8: Connection names it)."""
     if request.headers.get("Upgrade", "").lower() != "websocket":
         return False
@@ -74,10 +76,8 @@ async def tunnel(
             ways.append(asyncio.create_task(_shut_out(refused())))
         try:
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
-        except asyncio.CancelledError:  # who has closed may hang up at once: it has ended as it should all the same
-            await asyncio.wait(ways, timeout=LAST_WORDS_S, return_when=asyncio.FIRST_COMPLETED)
-            if _ending(ways) is None:
-                await theirs.close(code=WSCloseCode.GOING_AWAY)
+        except asyncio.CancelledError:
+            if not await _had_closed(request, ways, ours, theirs):
                 raise
         finally:
             for way in ways:
@@ -118,6 +118,24 @@ async def _close(request: web.Request, closing: Closing | None, ours: RelaySocke
     except asyncio.CancelledError:
         if closing is None:
             raise
+
+
+async def _had_closed(
+    request: web.Request, ways: Iterable[asyncio.Task[Closing | None]], ours: RelaySocket, theirs: Ends
+) -> bool:
+    """Whether a socket whose request was cancelled had ended as it should: who has closed may hang up at once. vLLM is
+    told that another is gone, and its client, where it is this process that ends, that it may come again."""
+    if request.get(ENDED):
+        ends = theirs.close(code=WSCloseCode.GOING_AWAY), ours.close(code=WSCloseCode.SERVICE_RESTART)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LAST_WORDS_S):
+                await asyncio.gather(*ends, return_exceptions=True)
+        return False
+    await asyncio.wait(ways, timeout=LAST_WORDS_S, return_when=asyncio.FIRST_COMPLETED)
+    if _ending(ways) is not None:
+        return True
+    await theirs.close(code=WSCloseCode.GOING_AWAY)
+    return False
 
 
 async def _refused(request: web.Request, refusal: aiohttp.WSServerHandshakeError) -> web.StreamResponse:

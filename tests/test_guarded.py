@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import socket
 from contextlib import suppress
+from functools import partial
 
 import aiohttp
 import pytest
 from aiohttp import web
 
 from memory.config import load_settings
-from proxy.relay import RelayResponse
+from proxy.relay import RelayResponse, Upstream
+from proxy.websocket import tunnel
 from proxy.worker import guarded_site
 
 DRAIN_S = 0.6
@@ -272,3 +274,37 @@ async def test_a_websocket_is_heard_while_its_process_ends() -> None:
         await theirs.close()
         assert theirs.close_code == 1000
         await asyncio.wait_for(ending, 3)
+
+
+async def test_a_websocket_that_outlasts_its_process_is_told_that_it_may_come_again() -> None:
+    """It was cut (1006), as where vLLM dies; vLLM's own server says 1012 when it ends."""
+    told: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
+
+    async def listens(request: web.Request) -> web.StreamResponse:
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        await socket.receive()
+        told.set_result(socket.close_code)
+        return socket
+
+    there, here = web.Application(), web.Application()
+    there.router.add_get("/", listens)
+    behind = web.AppRunner(there, shutdown_timeout=0)
+    await behind.setup()
+    await web.TCPSite(behind, "127.0.0.1", 0).start()
+    base = f"http://127.0.0.1:{behind.addresses[0][1]}"
+    upstream = Upstream(base, api_key=None, replace_auth=False, connect_timeout_s=5, keepalive_s=4)
+    here.router.add_get("/", partial(tunnel, upstream=upstream))
+    runner = web.AppRunner(here, handler_cancellation=True, shutdown_timeout=DRAIN_S)
+    await runner.setup()
+    listener = socket.create_server(("127.0.0.1", 0))
+    await guarded_site(runner, listener, load_settings(None, {}, {})).start()
+    async with aiohttp.ClientSession() as session:
+        ours = await session.ws_connect(f"http://127.0.0.1:{listener.getsockname()[1]}/")
+        ending = asyncio.create_task(runner.cleanup())
+        message = await ours.receive(timeout=5)
+        assert (message.type, message.data) == (aiohttp.WSMsgType.CLOSE, 1012)
+        assert await asyncio.wait_for(told, 3) == 1001
+        await asyncio.wait_for(ending, 3)
+    await upstream.close()
+    await behind.cleanup()
