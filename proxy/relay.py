@@ -35,6 +35,7 @@ _OURS: Final = b"x-memory-"
 _TRACE_HEADERS: Final = frozenset((b"traceparent", b"tracestate"))
 _AUTO_HEADERS: Final = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 _ADDED_HEADERS: Final = ("Content-Type", "Date", "Server")  # to answers, by aiohttp
+_CONTROLS: Final = re.compile(rb"[\0-\x08\x0a-\x1f\x7f]")
 _RESET: Final = struct.pack("ii", 1, 0)  # SO_LINGER: on, for no time
 LINE_BYTES_MAX: Final = 65_536
 STREAMED: Final = web.RequestKey("streamed", bool)
@@ -213,10 +214,11 @@ def answer_headers(raw: Iterable[tuple[bytes, bytes]], *, extra: CIMultiDict[str
 
 
 def begin(answer: UpstreamAnswer, extra: CIMultiDict[str] | None = None) -> RelayResponse:
-    """The response that will carry this answer: same status, reason and headers."""
-    return RelayResponse(
-        status=answer.status, reason=_text(answer.reason), headers=answer_headers(answer.raw_headers, extra=extra)
-    )
+    """The response that will carry this answer: same status, reason and headers. A reason has no control character (RFC
+    9112 section 4), and aiohttp sends none that has."""
+    reason = _text(_CONTROLS.sub(b" ", answer.reason))
+    headers = answer_headers(answer.raw_headers, extra=extra)
+    return RelayResponse(status=answer.status, reason=reason, headers=headers)
 
 
 async def open_to(request: web.Request, answer: UpstreamAnswer, response: RelayResponse) -> None:

@@ -128,6 +128,27 @@ async def test_an_answer_with_a_length_or_without_a_body_ends_as_it_should(
 
 
 @ways
+@pytest.mark.parametrize(
+    ("said", "head"),
+    [
+        (b"200 O\x01K\x7f\r\n", b"200 O K \r\n"),
+    ],
+    ids=["control characters"],
+)
+async def test_the_bytes_of_a_head_are_vllms(passed: bool, said: bytes, head: bytes | None) -> None:
+    async def at_once(writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 " + said + b"Content-Length: 0\r\n\r\n")
+        await writer.drain()
+
+    async with relayed(at_once, passed=passed) as (port, _, _):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(REQUEST)
+        heard = await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+    assert heard.startswith(b"HTTP/1.1 " + (head or said))
+
+
+@ways
 async def test_a_head_whose_body_is_not_here_goes_at_once_and_so_does_each_piece(passed: bool) -> None:
     heard = asyncio.Queue[None]()
 
