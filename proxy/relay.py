@@ -12,11 +12,12 @@ import asyncio
 import re
 import socket
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import aiohttp
 from aiohttp import HttpVersion11, web
+from aiohttp.http import StreamWriter
 from multidict import CIMultiDict
 from yarl import URL
 
@@ -61,6 +62,16 @@ class RelayResponse(BareHead):
     """
 
     _send_headers_immediately = False  # as aiohttp's own Response; where it is not heeded, the head goes at once
+    latin: Sequence[tuple[bytes, bytes]] = ()
+    """Of its headers those that are no UTF-8, which is all that aiohttp writes: they go as they came."""
+
+    async def _write_headers(self) -> None:
+        await super()._write_headers()
+        writer = self._payload_writer
+        for name, value in self.latin:
+            if isinstance(writer, StreamWriter) and writer._headers_buf is not None:
+                written = b"%b: %b\r\n" % (name, _text(value).encode())
+                writer._headers_buf = writer._headers_buf.replace(written, b"%b: %b\r\n" % (name, value), 1)
 
 
 def takes_no_more(connection: web.RequestHandler) -> bool:
@@ -187,6 +198,10 @@ def _text(value: bytes) -> str:
         return value.decode("latin-1")
 
 
+def _is_latin(value: bytes) -> bool:
+    return not value.isascii() and _text(value).encode() != value
+
+
 def as_text(pairs: Iterable[tuple[bytes, bytes]]) -> CIMultiDict[str]:
     """Headers as aiohttp takes them."""
     return CIMultiDict((name.decode("latin-1"), _text(value)) for name, value in pairs)
@@ -217,8 +232,11 @@ def begin(answer: UpstreamAnswer, extra: CIMultiDict[str] | None = None) -> Rela
     """The response that will carry this answer: same status, reason and headers. A reason has no control character (RFC
     9112 section 4), and aiohttp sends none that has."""
     reason = _text(_CONTROLS.sub(b" ", answer.reason))
-    headers = answer_headers(answer.raw_headers, extra=extra)
-    return RelayResponse(status=answer.status, reason=reason, headers=headers)
+    response = RelayResponse(
+        status=answer.status, reason=reason, headers=answer_headers(answer.raw_headers, extra=extra)
+    )
+    response.latin = [pair for pair in answer.raw_headers if _is_latin(pair[1])]
+    return response
 
 
 async def open_to(request: web.Request, answer: UpstreamAnswer, response: RelayResponse) -> None:

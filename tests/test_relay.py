@@ -132,8 +132,9 @@ async def test_an_answer_with_a_length_or_without_a_body_ends_as_it_should(
     ("said", "head"),
     [
         (b"200 O\x01K\x7f\r\n", b"200 O K \r\n"),
+        (b"200 O\tK\r\nX-Name: caf\xe9\r\nX-Name: caf\xc3\xa9\r\n", None),
     ],
-    ids=["control characters"],
+    ids=["control characters", "Latin-1 and UTF-8"],
 )
 async def test_the_bytes_of_a_head_are_vllms(passed: bool, said: bytes, head: bytes | None) -> None:
     async def at_once(writer: asyncio.StreamWriter) -> None:

@@ -435,7 +435,7 @@ def test_answer_headers_pass_with_bytes_order_and_repeats(scripted: Scripted) ->
 def test_header_in_latin_1_keeps_its_characters_both_ways(scripted: Scripted) -> None:
     scripted.upstream.then(b"HTTP/1.1 200 OK\r\nX-Latin: caf\xe9\r\nContent-Length: 0\r\n\r\n")
     answer = send(scripted.service.url, "GET", "/latin", [(b"X-Name", b"M\xfcller")])
-    assert answer.values(b"x-latin") == ["café".encode()]
+    assert answer.values(b"x-latin") == [b"caf\xe9"]
     assert scripted.upstream.seen[-1].value("x-name") == "Müller"  # read as Latin-1: its bytes are the client's
 
 
