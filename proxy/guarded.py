@@ -25,7 +25,7 @@ from aiohttp.http import RawRequestMessage
 from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
 from aiohttp.web_protocol import RequestHandler
 
-from memory.errors import HeadTooLarge, MemoryInvalid, Refused, TooSlow
+from memory.errors import HeadTooLarge, MemoryInvalid, NotFound, Refused, TooSlow
 from memory.telemetry import event
 from proxy.app import Unforeseen, has_begun, refusal
 from proxy.passages import ENDED
@@ -147,6 +147,8 @@ class GuardedHandler(RequestHandler):
         """In HTTP/1.0 a body without a length ends with its connection, which aiohttp would keep open; and the head of
         the last answer of a connection says so, where it has not gone out.
         """
+        if isinstance(resp, web.HTTPNotFound):  # of the router, which knows paths: OPTIONS *, CONNECT, http://host
+            resp = refusal(NotFound("a request names a path, as /v1/models or /memory/health"))
         is_endless = request.version < HttpVersion11 and resp.content_length is None and not resp._must_be_empty_body
         if is_endless or takes_no_more(self):
             resp.force_close()

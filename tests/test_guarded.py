@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from functools import partial
 
 import aiohttp
@@ -12,6 +14,7 @@ import pytest
 from aiohttp import web
 
 from memory.config import load_settings
+from proxy.app import Handler
 from proxy.relay import RelayResponse, Upstream
 from proxy.websocket import tunnel
 from proxy.worker import guarded_site
@@ -225,6 +228,34 @@ async def test_a_trailer_is_no_header_of_the_next_request(pieces: list[bytes], a
     await hearing
     writer.close()
     assert [one.rpartition(b"\r\n\r\n")[2] for one in said.split(b".\n")[:-1]] == answered
+
+
+async def refuses(request: web.Request) -> web.StreamResponse:
+    return web.Response(status=413, text="too large")
+
+
+@asynccontextmanager
+async def talking(handler: Handler) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """A connection to a server of which every path is handled so."""
+    app = web.Application(client_max_size=0)
+    app.router.add_route("*", "/{tail:.*}", handler)
+    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0)
+    await runner.setup()
+    listener = socket.create_server(("127.0.0.1", 0))
+    await guarded_site(runner, listener, load_settings(None, {}, {})).start()
+    reader, writer = await asyncio.open_connection(*listener.getsockname())
+    yield reader, writer
+    writer.close()
+    await runner.cleanup()
+
+
+@pytest.mark.parametrize("target", [b"OPTIONS *", b"CONNECT other:443", b"GET http://other", b"GET http://other?a=1"])
+async def test_what_names_no_path_is_refused_in_our_form(target: bytes) -> None:
+    async with talking(refuses) as (reader, writer):
+        writer.write(target + b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 404 ")
+    assert json.loads(body)["error"]["code"] == "not_found"
 
 
 async def takes_frames(request: web.Request) -> web.StreamResponse:
