@@ -218,6 +218,8 @@ class GuardedHandler(RequestHandler):
             found = self._messages[-2][1]
         elif request is not None:
             found = request.content
+        elif self._chunked is not None:
+            self.force_close()  # it was answered: what is left of its body is read to be dropped
         if found is not None and not found.is_eof() and found.exception() is None:
             self._end(found, MemoryInvalid("the body is not chunked as HTTP has it", param="body"))
 

@@ -249,6 +249,15 @@ async def talking(handler: Handler) -> AsyncIterator[tuple[asyncio.StreamReader,
     await runner.cleanup()
 
 
+async def test_a_body_that_breaks_behind_its_answer_ends_its_connection() -> None:
+    """The rest of it was read for ten seconds more, and what the client asked behind it got no answer for as long."""
+    async with talking(refuses) as (reader, writer):
+        writer.write(CHUNKED)
+        assert b"413" in await reader.readuntil(b"too large")
+        writer.write(BARE[:-2] + b"X Odd: 1\r\n\r\n" + NEXT)
+        assert await asyncio.wait_for(reader.read(), 5) == b""
+
+
 @pytest.mark.parametrize("target", [b"OPTIONS *", b"CONNECT other:443", b"GET http://other", b"GET http://other?a=1"])
 async def test_what_names_no_path_is_refused_in_our_form(target: bytes) -> None:
     async with talking(refuses) as (reader, writer):
