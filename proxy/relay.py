@@ -181,8 +181,8 @@ class Upstream:
         )
 
     def url(self, target: str) -> URL:
-        """The upstream's URL for a raw path, byte for byte."""
-        return URL(self.base + rooted(target), encoded=True)
+        """The upstream's URL for a raw path, byte for byte; its host spelled as `_only_there` knows it."""
+        return URL(f"{self._origin}{self._base_path}{rooted(target)}", encoded=True)
 
 
 def rooted(target: str) -> str:

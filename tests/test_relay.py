@@ -384,3 +384,34 @@ async def test_a_redirect_below_the_path_of_the_upstream_leads_through_the_proxy
         head = await reader.readuntil(b"\r\n\r\n")
         writer.close()
     assert f"\r\nlocation: {told}\r\n".encode() in head
+
+
+@pytest.mark.parametrize("base", ["http://LOCALHOST:{}/gate", "http://localhost:00{}/gate/"])
+async def test_a_websocket_is_opened_whichever_way_the_upstream_is_spelled(base: str) -> None:
+    """It was taken for one that had been redirected to another host, and refused with 502."""
+
+    async def accepts(request: web.Request) -> web.StreamResponse:
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        return socket
+
+    app = web.Application()
+    app.router.add_get("/gate/v1/realtime", accepts)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    upstream = Upstream(
+        base.format(runner.addresses[0][1]), api_key=None, replace_auth=False, connect_timeout_s=5, keepalive_s=4
+    )
+    async with upstream.websocket("/v1/realtime", CIMultiDict(), ()) as opened:
+        assert opened.close_code is None
+    await upstream.close()
+    await runner.cleanup()
+
+
+async def test_a_websocket_finds_a_host_whose_name_is_no_ascii() -> None:
+    upstream = Upstream(
+        "http://b\u00fccher.test:8000", api_key=None, replace_auth=False, connect_timeout_s=5, keepalive_s=4
+    )
+    assert str(upstream.url("/x%2Fy")) == "http://xn--bcher-kva.test:8000/x%2Fy"
+    await upstream.close()
