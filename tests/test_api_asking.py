@@ -66,6 +66,20 @@ def test_what_json_can_say_and_no_store_can_keep_is_refused_by_its_member(raw: b
     assert said in refused.value.message
 
 
+@pytest.mark.parametrize(
+    ("raw", "param"),
+    [
+        (b'{"user": "ada", "dry_run": true, "dry_run": false}', "dry_run"),
+        (b'{"filters": {"kinds": [], "k\\u0069nds": null}}', "kinds"),
+        (b'{"' + b"n" * 300 + b'": 1, "' + b"n" * 300 + b'": 1}', "n" * 64),
+    ],
+)
+def test_a_member_that_is_given_twice_is_refused_by_its_name(raw: bytes, param: str) -> None:
+    with pytest.raises(Unprocessable) as refused:
+        json_object(raw)
+    assert (refused.value.param, refused.value.message) == (param, f"{param} was given twice; give it once")
+
+
 def test_a_number_of_too_many_digits_is_refused() -> None:
     with pytest.raises(MemoryInvalid):
         json_object(b'{"k": ' + b"9" * 5_000 + b"}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -45,6 +46,8 @@ from proxy.identity import TIME, Ask, Credential, identify, rfc3339
 SESSION_CHARS_MAX: Final = 256
 # Bound of a body that is read whole, in bytes. An import is not: it is read line by line.
 BODY_BYTES_MAX: Final = 1_048_576
+# Of a name that a client made up, what a refusal repeats.
+NAME_CHARS_TOLD: Final = 64
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", re.ASCII)
 _LOST_PLUS: Final = re.compile(r" (\d\d:\d\d)$", re.ASCII)
 M = TypeVar("M", bound=BaseModel)
@@ -220,7 +223,7 @@ def refuse_encodings(request: web.Request) -> None:
 def json_object(raw: bytes) -> dict[str, Any]:
     """The object in a body. Raises MemoryInvalid with the position, Unprocessable for what is another or too much."""
     try:
-        value = json.loads(raw.decode("utf-8"), parse_constant=no_constant)
+        value = json.loads(raw.decode("utf-8"), parse_constant=no_constant, object_pairs_hook=_each_once)
     except UnicodeDecodeError as exc:
         raise MemoryInvalid(f"the body is not UTF-8 at byte {exc.start}", param="body") from exc
     except json.JSONDecodeError as exc:
@@ -233,6 +236,15 @@ def json_object(raw: bytes) -> dict[str, Any]:
     if (found := too_much(value)) is not None:
         raise Unprocessable(": ".join(found), param=found[0])
     return value
+
+
+def _each_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of a body. Raises Unprocessable: of two members of a name one would go unsaid, a dry_run for one."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        twice = Counter(name for name, _ in pairs).most_common(1)[0][0][:NAME_CHARS_TOLD]
+        raise Unprocessable(f"{twice} was given twice; give it once", param=twice)
+    return found
 
 
 def no_constant(name: str) -> NoReturn:
