@@ -24,6 +24,8 @@ from policies.labels import Sensitivity
 from policies.persona import Style, style_of
 
 VALUE_BYTES_MAX: Final = 256
+# Of a name that a client made up, what a refusal repeats.
+NAME_CHARS_TOLD: Final = 64
 _RFC3339: Final = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,6})\d*)?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 # At and beyond these lie what the store keeps as infinity, which is no time when it is read again, and what a float
 # rounds to the year 10000. The zero time of a client's is the first of them.
@@ -192,7 +194,7 @@ def _header_value(name: str, raw: bytes) -> str:
 def _from_object(memory: Mapping[str, Any]) -> dict[str, str]:
     found: dict[str, str] = {}
     for member, value in memory.items():
-        param = f"memory.{member}"
+        param = f"memory.{member[:NAME_CHARS_TOLD]}"
         if member not in _MEMBERS:
             raise MemoryInvalid(f"{param} is unknown; known members: {', '.join(_MEMBERS)}", param=param)
         if value is None:

@@ -118,6 +118,7 @@ def test_a_property_beyond_all_numbers_is_refused_by_its_member() -> None:
         ({"query": "x", "as_of": "yesterday"}, "as_of", "RFC 3339"),
         ({"query": "x", "occurred_after": 17}, "occurred_after", "RFC 3339"),
         ({"query": "x", "filters": {"tenant": "y"}}, "filters.tenant", "not a member"),
+        ({"query": "x", "n" * 900_000: 1}, "n" * 64, "not a member"),
     ],
 )
 def test_a_member_that_does_not_fit_is_named(body: dict[str, Any], param: str, said: str) -> None:
@@ -125,6 +126,13 @@ def test_a_member_that_does_not_fit_is_named(body: dict[str, Any], param: str, s
         validated(SearchAsked, body)
     assert refused.value.param == param
     assert said in refused.value.message
+
+
+def test_of_a_parameter_that_nobody_knows_no_more_is_repeated_than_names_it() -> None:
+    with pytest.raises(MemoryInvalid) as refused:
+        parameters(make_mocked_request("GET", f"/x?{'n' * 60_000}=1"), {"limit"})
+    assert refused.value.param == "n" * 64
+    assert len(refused.value.message) < 200
 
 
 def test_the_members_of_a_call_are_told_for_an_unknown_one_and_not_for_one_of_a_part_of_it() -> None:

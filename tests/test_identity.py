@@ -180,6 +180,7 @@ def test_null_in_the_object_is_as_if_it_were_absent() -> None:
 
 def test_unknown_member_is_refused_and_unknown_header_is_not() -> None:
     assert refused(MemoryInvalid, memory={"usr": "x"}) == "memory.usr"
+    assert refused(MemoryInvalid, memory={"n" * 9_000: "x"}) == "memory." + "n" * 64
     assert asked({"X-Memory-Usr": "x", "X-Memory-": "y"}) == asked()
 
 

@@ -41,13 +41,11 @@ from proxy.app import Door
 from proxy.auth import UNKNOWN_TENANT
 from proxy.chat import CREDENTIAL
 from proxy.gated import holder_of
-from proxy.identity import TIME, Ask, Credential, identify, rfc3339
+from proxy.identity import NAME_CHARS_TOLD, TIME, Ask, Credential, identify, rfc3339
 
 SESSION_CHARS_MAX: Final = 256
 # Bound of a body that is read whole, in bytes. An import is not: it is read line by line.
 BODY_BYTES_MAX: Final = 1_048_576
-# Of a name that a client made up, what a refusal repeats.
-NAME_CHARS_TOLD: Final = 64
 _UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", re.ASCII)
 _LOST_PLUS: Final = re.compile(r" (\d\d:\d\d)$", re.ASCII)
 M = TypeVar("M", bound=BaseModel)
@@ -161,7 +159,7 @@ def parameters(request: web.Request, known: Collection[str]) -> dict[str, str]:
     found: dict[str, str] = {}
     for name, value in request.query.items():
         if name not in known:
-            said = ", ".join(sorted(known)) if known else "none"
+            said, name = ", ".join(sorted(known)) if known else "none", name[:NAME_CHARS_TOLD]
             raise MemoryInvalid(f"the parameter {name} is unknown; known here: {said}", param=name)
         if name in found:
             raise MemoryInvalid(f"the parameter {name} was given twice; give it once", param=name)
@@ -266,7 +264,7 @@ def validated(model: type[M], value: dict[str, Any]) -> M:
         return model.model_validate(value, strict=True)
     except ValidationError as exc:
         first = exc.errors(include_url=False, include_context=False, include_input=False)[0]
-        member = ".".join(str(part) for part in first["loc"]) or "body"
+        member = ".".join(str(part)[:NAME_CHARS_TOLD] for part in first["loc"]) or "body"
         if first["type"] == "extra_forbidden":
             known = ", ".join(sorted(field.alias or name for name, field in model.model_fields.items()))
             said = f"; known: {known}" if len(first["loc"]) == 1 else ""  # those of the call, not of a part of it
