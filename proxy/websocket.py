@@ -11,10 +11,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import aiohttp
 from aiohttp import WSCloseCode, WSMsgType, web
+from aiohttp.http import WebSocketWriter
 from multidict import CIMultiDict
 
 from memory.errors import MemoryInvalid, UpstreamUnreachable
@@ -26,6 +28,7 @@ _HANDSHAKE = frozenset(f"sec-websocket-{name}" for name in ("key", "accept", "ve
 Ends = aiohttp.ClientWebSocketResponse[bool] | web.WebSocketResponse[bool]
 
 Closing = tuple[int, bytes]  # code and reason
+NO_CODE = 0  # so aiohttp calls that of a close frame in which there is none
 # A message is held until it is here as a whole. vLLM's own server refuses one of more than 16 MiB.
 MESSAGE_BYTES_MAX = 67_108_864
 # What lies in its buffer is read at the next turn of the event loop; this is for one that is late.
@@ -113,11 +116,24 @@ async def _close(request: web.Request, closing: Closing | None, ours: RelaySocke
         cut(request)
         return
     code, reason = closing or (WSCloseCode.GOING_AWAY, b"")
+    if code == NO_CODE:
+        _close_without_a_code(ours, theirs)
     try:
         await asyncio.gather(theirs.close(code=code, message=reason), ours.close(code=code, message=reason))
     except asyncio.CancelledError:
         if closing is None:
             raise
+
+
+def _close_without_a_code(*ends: Ends) -> None:
+    """Have them say no code as they are closed; aiohttp always says one."""
+    for end in ends:
+        if (writer := end._writer) is not None:
+            writer.close = partial(_say_close, writer)  # type: ignore[method-assign]
+
+
+async def _say_close(writer: WebSocketWriter, *code_and_reason: object) -> None:
+    await writer.send_frame(b"", WSMsgType.CLOSE)
 
 
 async def _had_closed(
@@ -163,7 +179,7 @@ async def _carry(source: Ends, target: Ends) -> Closing | None:
         elif message.type is WSMsgType.PONG:
             await target.pong(message.data)
         elif message.type is WSMsgType.CLOSE:
-            return message.data or WSCloseCode.OK, (message.extra or "").encode()
+            return message.data, (message.extra or "").encode()
         else:
             return None
 

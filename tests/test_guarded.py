@@ -316,16 +316,18 @@ async def test_a_websocket_is_heard_while_its_process_ends() -> None:
         await asyncio.wait_for(ending, 3)
 
 
-async def test_a_websocket_that_outlasts_its_process_is_told_that_it_may_come_again() -> None:
-    """It was cut (1006), as where vLLM dies; vLLM's own server says 1012 when it ends."""
-    told: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
+@asynccontextmanager
+async def tunnelled(
+    told: asyncio.Future[int | None],
+) -> AsyncIterator[tuple[aiohttp.ClientWebSocketResponse, web.AppRunner]]:
+    """A client's WebSocket through a tunnel to a server that waits for its close, and the runner of the tunnel."""
 
     async def listens(request: web.Request) -> web.StreamResponse:
-        socket = web.WebSocketResponse()
-        await socket.prepare(request)
-        await socket.receive()
-        told.set_result(socket.close_code)
-        return socket
+        theirs = web.WebSocketResponse()
+        await theirs.prepare(request)
+        await theirs.receive()
+        told.set_result(theirs.close_code)
+        return theirs
 
     there, here = web.Application(), web.Application()
     there.router.add_get("/", listens)
@@ -339,12 +341,30 @@ async def test_a_websocket_that_outlasts_its_process_is_told_that_it_may_come_ag
     await runner.setup()
     listener = socket.create_server(("127.0.0.1", 0))
     await guarded_site(runner, listener, load_settings(None, {}, {})).start()
-    async with aiohttp.ClientSession() as session:
-        ours = await session.ws_connect(f"http://127.0.0.1:{listener.getsockname()[1]}/")
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+    async with aiohttp.ClientSession() as session, session.ws_connect(url, autoclose=False) as ours:
+        yield ours, runner
+    await runner.cleanup()
+    await upstream.close()
+    await behind.cleanup()
+
+
+async def test_a_websocket_that_outlasts_its_process_is_told_that_it_may_come_again() -> None:
+    """It was cut (1006), as where vLLM dies; vLLM's own server says 1012 when it ends."""
+    told: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
+    async with tunnelled(told) as (ours, runner):
         ending = asyncio.create_task(runner.cleanup())
         message = await ours.receive(timeout=5)
         assert (message.type, message.data) == (aiohttp.WSMsgType.CLOSE, 1012)
         assert await asyncio.wait_for(told, 3) == 1001
+        await ours.close()
         await asyncio.wait_for(ending, 3)
-    await upstream.close()
-    await behind.cleanup()
+
+
+async def test_a_websocket_that_is_closed_without_a_code_is_so_at_both_ends() -> None:
+    told: asyncio.Future[int | None] = asyncio.get_running_loop().create_future()
+    async with tunnelled(told) as (ours, _):
+        await ours._writer.send_frame(b"", aiohttp.WSMsgType.CLOSE)
+        assert await asyncio.wait_for(told, 3) == 0  # aiohttp's word for none
+        message = await ours.receive(timeout=5)
+        assert (message.type, message.data) == (aiohttp.WSMsgType.CLOSE, 0)
