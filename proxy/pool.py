@@ -120,7 +120,7 @@ class Pool:
                 addresses, happy_eyeballs_delay=NEXT_ADDRESS_S, interleave=1
             )
             try:
-                _probed(plain)
+                probed(plain)
                 _, connection = await loop.create_connection(
                     lambda: Connection(self._free, self._all.discard),
                     sock=plain,
@@ -202,13 +202,14 @@ def _framing(method: str, headers: Pairs, body: bytes | AsyncIterator[bytes] | N
     return [(b"Content-Length", b"%d" % len(body))] if isinstance(body, bytes) else _CHUNKED
 
 
-def _probed(link: socket.socket) -> None:
-    """Have TCP notice that the other machine is gone, as far as this system can."""
+def probed(link: socket.socket) -> socket.socket:
+    """A socket whose TCP notices that the other machine is gone, as far as this system can."""
     with suppress(OSError):
         link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, value in _PROBES.items():
             if hasattr(socket, name):
                 link.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+    return link
 
 
 def _tls() -> ssl.SSLContext:

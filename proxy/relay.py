@@ -25,7 +25,7 @@ from memory.errors import Refused, UpstreamUnreachable
 from memory.passage import lap, note, trace_headers
 from memory.telemetry import Metrics
 from proxy.connection import AnswerBroken, Pairs, UpstreamAnswer
-from proxy.pool import Pool
+from proxy.pool import Pool, probed
 
 _HOP_BY_HOP: Final = frozenset(
     b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer trailers"
@@ -96,7 +96,7 @@ class Upstream:
         self._pool = Pool(URL(self.base), connect_timeout_s=connect_timeout_s, keepalive_s=keepalive_s)
         self._sockets = aiohttp.ClientSession(
             cookie_jar=aiohttp.DummyCookieJar(),
-            connector=aiohttp.TCPConnector(limit=0),
+            connector=aiohttp.TCPConnector(limit=0, socket_factory=lambda address: probed(socket.socket(*address[:3]))),
             # Of the whole of it: `sock_connect` would leave the name's resolution without a bound.
             timeout=aiohttp.ClientTimeout(total=None, connect=connect_timeout_s),
             max_line_size=LINE_BYTES_MAX,

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
+import aiohttp
 import pytest
 from aiohttp import web
 from multidict import CIMultiDict
@@ -386,27 +388,39 @@ async def test_a_redirect_below_the_path_of_the_upstream_leads_through_the_proxy
     assert f"\r\nlocation: {told}\r\n".encode() in head
 
 
-@pytest.mark.parametrize("base", ["http://LOCALHOST:{}/gate", "http://localhost:00{}/gate/"])
-async def test_a_websocket_is_opened_whichever_way_the_upstream_is_spelled(base: str) -> None:
-    """It was taken for one that had been redirected to another host, and refused with 502."""
+@asynccontextmanager
+async def opened(base: str) -> AsyncIterator[aiohttp.ClientWebSocketResponse[bool]]:
+    """A WebSocket of an upstream below /gate, whose port `base` leaves open."""
 
     async def accepts(request: web.Request) -> web.StreamResponse:
-        socket = web.WebSocketResponse()
-        await socket.prepare(request)
-        return socket
+        theirs = web.WebSocketResponse()
+        await theirs.prepare(request)
+        return theirs
 
     app = web.Application()
     app.router.add_get("/gate/v1/realtime", accepts)
     runner = web.AppRunner(app)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    upstream = Upstream(
-        base.format(runner.addresses[0][1]), api_key=None, replace_auth=False, connect_timeout_s=5, keepalive_s=4
-    )
-    async with upstream.websocket("/v1/realtime", CIMultiDict(), ()) as opened:
-        assert opened.close_code is None
+    named = base.format(runner.addresses[0][1])
+    upstream = Upstream(named, api_key=None, replace_auth=False, connect_timeout_s=5, keepalive_s=4)
+    async with upstream.websocket("/v1/realtime", CIMultiDict(), ()) as ours:
+        yield ours
     await upstream.close()
     await runner.cleanup()
+
+
+@pytest.mark.parametrize("base", ["http://LOCALHOST:{}/gate", "http://localhost:00{}/gate/"])
+async def test_a_websocket_is_opened_whichever_way_the_upstream_is_spelled(base: str) -> None:
+    """It was taken for one that had been redirected to another host, and refused with 502."""
+    async with opened(base) as ours:
+        assert ours.close_code is None
+
+
+async def test_a_machine_that_vanishes_under_a_websocket_is_noticed_by_its_link() -> None:
+    async with opened("http://127.0.0.1:{}/gate") as ours:
+        link = ours.get_extra_info("socket")
+        assert link.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
 
 
 async def test_a_websocket_finds_a_host_whose_name_is_no_ascii() -> None:
