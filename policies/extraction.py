@@ -19,6 +19,7 @@ from typing import Final
 
 from policies.fact import Fact
 from policies.fact_patterns import OF_PRONOUN, OPENS, RULES, SHE_OR_HE, TALE, TRIGGER, UNREAL, Rule
+from policies.fact_patterns_cjk import told_in_cjk
 from policies.fact_patterns_denied import (
     doubted,
     no_date,
@@ -133,6 +134,11 @@ def facts_in(text: str, *, said_at: datetime, speaker: str | None = None) -> lis
                 _from_value(said, one, sentence, voice, said_at)
                 for one in stated_values(masked, sentence.start, sentence.end, values)
                 if _is_so(said, sentence, one)
+            ),
+            *(
+                _from_told(one, voice, None)
+                for one in told_in_cjk(said, sentence.start, sentence.end)
+                if one.predicate != "instruction" or len(said.strip()) <= CHARS_MAX
             ),
         ]
         ranges = ((fact.span[0] - sentence.start, fact.span[1] - sentence.start) for fact in facts)
