@@ -312,6 +312,18 @@ class Turn:
     parts: list[dict[str, Any]] | None = None  # what it holds beside its words, by digest: memory.write.parts
 
 
+@dataclass(frozen=True, slots=True)
+class Spoken:
+    """A message in its conversation, as far as it bears on what the next one states. Its text has passed redaction."""
+
+    event_id: UUID
+    chain: Digest
+    parent_chain: Digest | None
+    role: str
+    name: str | None
+    content: str
+
+
 TombstoneKind = Literal["user", "project", "session", "memory", "source", "content", "chain"]
 
 
@@ -362,11 +374,13 @@ class NewFact:
 
     The store sets what follows from the fact and from what is known: the memory's content key, source, span,
     attributes, validity and what it is superseded by. A fact that is known already adds its evidence and no memory.
+    `beside`: earlier turns whose words it has too.
     """
 
     memory: NewMemory
     fact: Fact
     event_id: UUID
+    beside: tuple[UUID, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,7 +60,7 @@ TRIGGER: Final = re.compile(
 OPENS: Final = re.compile(
     r"(?:^|[,;:.!?()–—-]|\b(?:and|but|because|since|so|also|plus|well|yeah|yes|yep|no|nope|actually|btw|oh|hey|hi|hello|though|although"
     r"|considering|given|now|currently|remember|note|that|fyi|honestly|personally|basically|sorry|mean|y|und|et|aber|pero|mais|sure|then"
-    r"|lately|recently|especially|anyway|still|uh|um|uhm|erm))\s*$",
+    r"|lately|recently|especially|anyway|still|uh|um|uhm|erm|in (?:real life|reality|fact)))\s*$",
     re.IGNORECASE,
 )
 _TALE = (

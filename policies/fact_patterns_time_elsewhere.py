@@ -31,6 +31,8 @@ _DAYS: Final = (
     ("sunday", "sonntag|dimanche|domingo"), ("tomorrow", "morgen|demain|mañana"), ("yesterday", "gestern|hier|ayer"),
     ("today", r"heute|aujourd'hui|hoy"),
 )  # fmt: skip
+DAYS_AND_MONTHS: Final = re.compile("|".join(words for _, words in (*_MONTHS, *_DAYS)), re.IGNORECASE)
+"""The names of days and months in these languages."""
 _UNITS: Final = (
     ("year", "jahr(?:e[sn]?|s)?|ans?|années?|años?"), ("month", "monat(?:e[sn]?|s)?|mois|mes(?:es)?"),
     ("week", "wochen?|semaines?|semanas?"), ("day", "tage?n?|jours?|días?"),

@@ -26,9 +26,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memory.chain import Digest
-from memory.model import Commit, Committed, NewFact, Scope, SessionRef, Turn
+from memory.model import Commit, Committed, NewFact, Scope, SessionRef, Spoken, Turn
 from memory.ports import Embedder, LanguageDetector, TokenCounter
 from memory.stored import Digests
+from memory.write.facts import FindsFacts
 from memory.write.parts import Redacts
 from memory.write.pipeline import Announcer, ExchangeStore, WriteParts
 from memory.write.summarise import DueSummary, Summariser
@@ -156,11 +157,13 @@ def timed_parts(parts: WriteParts, clock: StepClock) -> WriteParts:
     )
 
 
-def timed_facts(
-    find: Callable[[Sequence[Turn]], list[NewFact]], clock: StepClock
-) -> Callable[[Sequence[Turn]], list[NewFact]]:
+def timed_facts(find: FindsFacts, clock: StepClock) -> FindsFacts:
     """The rules of extraction."""
-    return lambda turns: clock.call("extract", lambda: find(turns))
+
+    def timed(turns: Sequence[Turn], talk: Sequence[Spoken] = ()) -> list[NewFact]:
+        return clock.call("extract", lambda: find(turns, talk))
+
+    return timed
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +173,7 @@ class TimedStore:
     inner: ExchangeStore
     clock: StepClock
 
-    async def known_chains(self, scope: Scope, session_id: UUID, chains: Sequence[Digest]) -> set[Digest]:
+    async def known_chains(self, scope: Scope, session_id: UUID, chains: Sequence[Digest]) -> Mapping[Digest, UUID]:
         return await self.clock.drive("look up", _of(self.inner.known_chains(scope, session_id, chains)))
 
     async def session_of_chains(self, scope: Scope, digests: Sequence[Digest]) -> Mapping[bytes, SessionRef]:

@@ -26,8 +26,8 @@ from memory.write.turns import answers_of, messages_of
 class Homes(Protocol):
     """What the store knows of sessions and chain positions."""
 
-    async def known_chains(self, scope: Scope, session_id: UUID, chains: Sequence[Digest]) -> set[Digest]:
-        """Which of these positions the session has. Raises StoreUnavailable."""
+    async def known_chains(self, scope: Scope, session_id: UUID, chains: Sequence[Digest]) -> Mapping[Digest, UUID]:
+        """Which of these positions the session has, and as which turn. Raises StoreUnavailable."""
 
     async def session_of_chains(self, scope: Scope, digests: Sequence[Digest]) -> Mapping[bytes, SessionRef]:
         """The latest session of this very scope that has each position. Raises StoreUnavailable."""

@@ -40,6 +40,7 @@ from memory.model import (
     SealedRetrieval,
     SealedToken,
     SessionRef,
+    Spoken,
     StoredExchange,
     Turn,
 )
@@ -49,6 +50,8 @@ from memory.read.entries import packed
 from memory.stored import Digests, ImportItem, KnownLines, SessionTail
 from memory.telemetry import Metrics, event
 from memory.write.embedding import embedded, ending
+from memory.write.facts import FindsFacts
+from memory.write.facts import spoken as spoken_of
 from memory.write.homing import Homes, at_home
 from memory.write.parts import Redacts, said_in
 from memory.write.personal import Keeps, SubjectTokens
@@ -60,6 +63,7 @@ from memory.write.tombstones import digests_of, given_of
 from memory.write.turns import Message, as_sensitive_as_given, messages_of, turn_of, turn_of_line
 from memory.write.windows import TextTokenizer
 from policies.brought import is_errand, is_output
+from policies.fact_talk import CHARS_MAX as TALK_CHARS_MAX
 from policies.hygiene import is_junk, repeats
 from policies.injection.judge import rules_of
 from policies.labels import Integrity, derived_integrity, is_sealed
@@ -67,6 +71,8 @@ from policies.lifetime import DaysOf
 
 log = logging.getLogger("memory_proxy.write")
 EXTRACTOR_VERSION: Final = "episodic-1"
+TALK_MESSAGES: Final = 40
+"""So many of the messages before its new ones are read again for what these mean by them."""
 Placed = tuple[ImportLine, SessionRef]
 # A turn of the live path that is a tool's output or empty is kept as a turn and makes no memory of its own.
 _REMEMBERED_ROLES: Final = frozenset({"user", "assistant"})
@@ -133,7 +139,7 @@ class WriteParts:
     redactor: Redacts
     counter: TokenCounter
     languages: LanguageDetector
-    find_facts: Callable[[Sequence[Turn]], list[NewFact]]
+    find_facts: FindsFacts
     facts_later: bool  # live exchanges wait for a model (memory.write.extraction)
     announcer: Announcer
     summariser: Summariser
@@ -174,12 +180,13 @@ class WritePath:
             chain_key = await self._parts.keys.chain_key(captured.scope.tenant)
             captured = await at_home(self._parts.store, captured, chain_key)
         tokens = await self._tokens(captured.scope)
-        turns = as_sensitive_as_given(await self._fresh_turns(captured, tokens), captured.retrieval)
+        fresh, earlier = await self._fresh_turns(captured, tokens)
+        turns = as_sensitive_as_given(fresh, captured.retrieval)
         held = await self._held_back(turns)
         said = await asyncio.to_thread(_worth_keeping, turns, held, captured)
         memories = await self._embedded(self._episodes(said, delivery.entry, held, live=True))
         teaching = free(turns, held)
-        facts = () if self._parts.facts_later else await self._facts(teaching)
+        facts = () if self._parts.facts_later else await self._facts(teaching, [*earlier, *map(spoken_of, turns)])
         commit = Commit(
             scope=captured.scope,
             session=captured.session,
@@ -224,7 +231,7 @@ class WritePath:
         memories = await self._embedded([replace(memory, order=order) for order, memory in enumerate(episodes)])
         of_turn = {memory.source_turns[0]: memory for memory in memories}
         teaching = free([turn for _, turn in turns], held)
-        facts = await self._facts(teaching)
+        facts = await self._facts(teaching, [spoken_of(turn) for _, turn in turns])
         procedures = await self._procedures(teaching)
         items = [
             ImportItem(
@@ -347,8 +354,12 @@ class WritePath:
                 redactor = parts.borders.beside(redactor, texts)
         return redactor
 
-    async def _fresh_turns(self, captured: Captured, tokens: SubjectTokens | None) -> tuple[Turn, ...]:
-        """The turns this exchange adds, clean. A history that the client sent again adds nothing."""
+    async def _fresh_turns(
+        self, captured: Captured, tokens: SubjectTokens | None
+    ) -> tuple[tuple[Turn, ...], list[Spoken]]:
+        """The turns this exchange adds, clean, and what was said last before them. A history that the client sent again
+        adds nothing.
+        """
         chain_key = await self._parts.keys.chain_key(captured.scope.tenant)
         messages = messages_of(captured, chain_key)
         chains = [message.chain for message in messages]
@@ -356,8 +367,10 @@ class WritePath:
         fresh = [message for message in messages if message.chain not in known]
         first = next((at for at, message in enumerate(messages) if message.chain not in known), 0)
         around = messages[max(0, first - REACH_MESSAGES) :]  # half a secret may stand in what was said before
+        before = [message for message in messages[max(0, first - TALK_MESSAGES) : first] if message.chain in known]
         with self._parts.metrics.write_seconds.labels("redact").time():
-            return await asyncio.to_thread(self._clean, fresh, around, captured, tokens)
+            turns = await asyncio.to_thread(self._clean, fresh, around, captured, tokens)
+            return turns, await asyncio.to_thread(self._earlier, before if turns else [], known, tokens)
 
     def _clean(
         self,
@@ -380,6 +393,28 @@ class WritePath:
             )
             for message in messages
         )
+
+    def _earlier(
+        self, messages: Sequence[Message], known: Mapping[Digest, UUID], tokens: SubjectTokens | None
+    ) -> list[Spoken]:
+        """What was said before, for what the next turns mean by it. Long messages bear on nothing."""
+        redactor, said = self._redactor([], tokens), []
+        for message in messages:
+            text = said_in(message.value)
+            is_short = message.value.get("role") == "user" and len(text) <= TALK_CHARS_MAX
+            content = redactor.redact(text).text if is_short else text[-TALK_CHARS_MAX - 1 :]
+            role, name = message.value.get("role"), message.value.get("name")
+            said.append(
+                Spoken(
+                    known[message.chain],
+                    message.chain,
+                    message.parent,
+                    role if isinstance(role, str) else "",
+                    redactor.redact(name).text if isinstance(name, str) else None,
+                    content,
+                )
+            )
+        return said
 
     async def _held_back(self, turns: Sequence[Turn]) -> dict[UUID, str]:
         """Why which turns wait for a person. Work for a processor (.7 us a character), so off the event loop."""
@@ -412,10 +447,10 @@ class WritePath:
             and (not live or turn.event_id in held or (turn.role in _REMEMBERED_ROLES and not is_junk(turn.content)))
         ]
 
-    async def _facts(self, turns: Sequence[Turn]) -> tuple[NewFact, ...]:
-        """What the turns state, with vectors."""
+    async def _facts(self, turns: Sequence[Turn], talk: Sequence[Spoken]) -> tuple[NewFact, ...]:
+        """What the turns state in their conversation, with vectors."""
         with self._parts.metrics.write_seconds.labels("extract").time():
-            found = await asyncio.to_thread(self._parts.find_facts, _not_sealed(turns))
+            found = await asyncio.to_thread(self._parts.find_facts, _not_sealed(turns), talk)
         memories = await self._embedded([fact.memory for fact in found])
         return tuple(replace(fact, memory=memory) for fact, memory in zip(found, memories, strict=True))
 

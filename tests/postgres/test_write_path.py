@@ -170,9 +170,14 @@ class Workshop:
         talk = Talk(user, f"session of {user}", (Exchange((), ""),))
         captured = captured_of(Next(talk, number, ({"role": "user", "content": said},), 1, answer), scope, chain_key)
         captured = replace(captured, **{"arrived_at": self.now, "finished_at": self.now, **(changed or {})})
-        subject = await self.keys.subject_id(scope.tenant, user)
+        await self.put(captured)
+
+    async def put(self, captured: Captured) -> None:
+        """Queue what was captured."""
+        scope = captured.scope
+        subject = await self.keys.subject_id(scope.tenant, scope.user)
         binding = Binding(scope.tenant, subject, captured.exchange_id, "exchange")
-        key = await self.keys.subject_key(scope.tenant, user)
+        key = await self.keys.subject_key(scope.tenant, scope.user)
         envelope = seal(key, binding, payload.pack_captured(captured))
         await self.queue.put(Entry(captured.exchange_id, scope.tenant, subject, "exchange", "live", envelope))
 
@@ -424,3 +429,26 @@ async def test_what_a_front_end_asks_for_itself_is_kept_in_the_conversation_and_
 )
 def test_what_a_person_asks_is_no_errand(said: str) -> None:
     assert not is_errand(said)
+
+
+async def test_what_an_exchange_puts_right_of_the_one_before_rests_on_both(workshop: Workshop) -> None:
+    scope = Scope(workshop.store.tenant, "ada")
+    chain_key = await workshop.keys.chain_key(scope.tenant)
+    talk = Talk("ada", "session of ada", (Exchange((), ""),))
+    said: list[dict[str, str]] = []
+    for number, text in enumerate(("My flight is on Monday.", "thanks", "Sorry, Tuesday.")):
+        said.append({"role": "user", "content": text})
+        captured = captured_of(Next(talk, number, tuple(said), 1, "Okay."), scope, chain_key)
+        await workshop.put(captured)
+        await workshop.work(Life(float("inf")))
+        said.append({"role": "assistant", "content": "Okay."})
+    rows = await workshop.eyes.fetch(
+        "SELECT v.content, m.superseded_by IS NULL AS current, array_agg(DISTINCT t.content) AS said"
+        " FROM memories m JOIN memory_versions v USING (tenant_id, memory_id)"
+        " JOIN derivations d ON d.derived_id = m.memory_id JOIN turns t ON t.event_id = d.source_id"
+        " WHERE m.kind = 'semantic' GROUP BY 1, 2 ORDER BY 2"
+    )
+    assert [tuple(row) for row in rows] == [
+        ("The user's flight is on Monday.", False, ["My flight is on Monday."]),
+        ("The user's flight is on Tuesday.", True, ["My flight is on Monday.", "Sorry, Tuesday."]),
+    ]

@@ -161,7 +161,7 @@ async def test_history_sent_again_adds_nothing_and_numbers_go_on(store: Stores) 
     await store.write.commit(first, now=T0)
     second = exchange(scope, "s", 0, ("hello", "hi there", "more", "sure"))
     assert await store.write.known_chains(scope, first.session.session_id, [t.chain for t in second.turns]) == {
-        t.chain for t in first.turns
+        t.chain: t.event_id for t in first.turns
     }
     done = await store.write.commit(second, now=T0)
     assert done.new_turns == 2

@@ -115,6 +115,7 @@ async def store_facts(
 
     What was said in the turns `replaced` counts no more: their text is another now.
     """
+    offered = [one for one in offered if not one.new.beside or await _may_be_told(tx, place, one.new)]
     lost = await _unsaid(tx, place, replaced)
     asked = await _about(tx, place, lost) | {
         (fact_key(one.new.fact.subject, one.new.fact.predicate), statement_of(one.new.fact).object) for one in offered
@@ -133,6 +134,11 @@ async def store_facts(
         hidden = await tx.fetch("hide_unsupported", place.tenant, lost, place.now, changed_version)
         await outbox.announce_events(tx, place, "deleted", [row["memory_id"] for row in hidden])
     return born
+
+
+async def _may_be_told(tx: Transaction, place: Place, new: NewFact) -> bool:
+    """Whether the earlier turns whose words a fact has may be told, under its own label."""
+    return await batch.may_be_told(tx, place.tenant, replace(new.memory, source_turns=new.beside))
 
 
 async def resettle(

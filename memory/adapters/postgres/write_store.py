@@ -55,14 +55,14 @@ class WriteStore:
         """The id of a scope, made when it is new."""
         return await self._scopes.ensure(scope)
 
-    async def known_chains(self, scope: Scope, session_id: UUID, chains: Sequence[Digest]) -> set[Digest]:
-        """Which of these positions the session has: nothing need be embedded for them."""
+    async def known_chains(self, scope: Scope, session_id: UUID, chains: Sequence[Digest]) -> dict[Digest, UUID]:
+        """Which of these positions the session has, and as which turn: nothing need be embedded for them."""
         scope_id = await self._scopes.find(scope)
         if scope_id is None:
-            return set()
+            return {}
         async with self._database.transaction(scope.tenant, [scope_id], read_only=True, generic=True) as tx:
             found = await tx.fetch("chains_known", scope.tenant, [session_id] * len(chains), list(chains))
-        return {Digest(row["chain"]) for row in found}
+        return {Digest(row["chain"]): row["event_id"] for row in found}
 
     async def session_of_chains(self, scope: Scope, digests: Sequence[Digest]) -> dict[bytes, SessionRef]:
         """Sessions of this very scope by chain digest, the latest where several have it."""

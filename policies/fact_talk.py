@@ -1,0 +1,407 @@
+"""What a turn states by what was said before it: a conversation so far and its next turn in, facts out.
+
+"Sorry, Tuesday." puts a value of the speaker's last turn right, "just kidding" takes that back, "Berlin." answers what
+the assistant has just asked. And what was agreed on before makes words no statement: a part that is played until
+somebody ends it, a text announced one turn before, what is only supposed and goes on being so. Facts are those of
+`policies/extraction.py`, of the sentence that the turn makes with what it refers to; each rests on a range of the turn
+itself. What could mean two things means nothing. The assistant's words are never evidence: an assent ("yes, exactly")
+states nothing. Pure; refuses nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Final
+from uuid import UUID
+
+from policies import fact_talk_words as words
+from policies.brought import own_words
+from policies.extraction import facts_in
+from policies.fact import Fact
+from policies.fact_patterns_prose import covered, sentences
+from policies.fact_patterns_time import values_in
+from policies.fact_patterns_time_elsewhere import DAYS_AND_MONTHS
+from policies.fact_patterns_words import CAPITALS, KIN_MANY, KIN_ONE, UNCASED
+from policies.sentences import sentence_spans
+
+CHARS_MAX: Final = 2_000
+"""A longer turn is read by itself: what puts something right, answers or opens a play is short."""
+_ASKED_CHARS: Final = 400
+_ANNOUNCED_TURNS: Final = 2  # so many of the next turns may be what was announced
+_PASTED_CHARS_MIN: Final = 60
+_SENTENCES_READ: Final = 3
+_ANSWER_WORDS_MAX: Final = 8
+_SPEAKERS_MAX: Final = 8
+_ALIKE_CHARS: Final = 3
+_WORD_CHARS: Final = 30  # a shorter turn ("thanks a lot!") leaves what was said before it the last that was said
+_CONFIDENCE: Final = 0.7
+_KIN: Final = re.compile(
+    rf"\b(?:my|our) (?:(?:older|younger|little|big) )?(?:{KIN_ONE}|{KIN_MANY})(?![\w-])", re.IGNORECASE
+)
+_NAMED: Final = re.compile(rf"[{CAPITALS}{UNCASED}][\w'’.-]*(?: [{CAPITALS}][\w'’.-]*){{0,3}}")
+_NAMES: Final = re.compile(
+    r"(?:\w+_)?(?:name|lives_in|works_at)|comes_from|grew_up_in|born_in|hometown|school|uses|boss|doctor|dentist|bank|gym"
+)
+_ANY_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)
+_WORD: Final = re.compile(r"[^\W\d_]{4,}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Meant:
+    """An earlier text as it was meant, where it says so, and the range of the turn that does."""
+
+    text: str
+    place: tuple[int, int]
+    span: tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Last:
+    """What a speaker said last, the messages whose words it is made of, and where in it something was put right."""
+
+    name: str | None
+    text: str = ""
+    sources: tuple[UUID, ...] = ()
+    put_right: tuple[int, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Stated:
+    """A fact of a turn, and the earlier messages whose words it has too."""
+
+    fact: Fact
+    beside: tuple[UUID, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Talk:
+    """What was said so far, as far as the next turn may mean something by it.
+
+    `plays`: parts are being played. `announced`: so many of the next turns may be a text that somebody else wrote.
+    `supposed`: what was said last of the speaker is not so. `asked`: the assistant's last words, where nobody has
+    spoken since. `said`: what each speaker said last, as it was meant.
+    """
+
+    plays: bool = False
+    announced: int = 0
+    supposed: bool = False
+    asked: str = ""
+    said: tuple[Last, ...] = ()
+
+    def after(self, role: str, text: str, name: str | None = None, event_id: UUID | None = None) -> Talk:
+        """With one message more. A tool's output changes nothing."""
+        if role == "assistant":
+            asks = words.ASKS_FOR_TEXT.search(text[-_ASKED_CHARS:]) is not None
+            return replace(self, asked=text[-CHARS_MAX:], announced=max(self.announced, int(asks)))
+        if role != "user":
+            return self
+        own = own_words(text) if len(text) <= CHARS_MAX else ""
+        start, end = self._own(text)
+        meant = next(self._put_right(own, name, _ANY_TIME), None)
+        sources = (event_id,) if event_id else ()
+        before = self._last(name)
+        if meant is not None:
+            last = Last(name, meant.text, (*before.sources, *sources), meant.place)
+        elif (answer := _answer_in(self.asked, own)) is not None:
+            last = Last(name, answer.sentence, sources)
+        elif before.text and len(own) <= _WORD_CHARS and not facts_in(own, said_at=_ANY_TIME):
+            last = before
+        else:
+            last = Last(name, own, sources)
+        others = tuple(one for one in self.said if one.name != name)[-_SPEAKERS_MAX:]
+        return Talk(
+            plays=words.PLAYS.search(own) is not None or (self.plays and words.ENDS_PLAY.search(own) is None),
+            announced=self._announced_after(own, text),
+            supposed=self._supposes_after(own),
+            said=(*others, last if start < end else Last(name)),
+        )
+
+    def stated(self, text: str, *, said_at: datetime, speaker: str | None = None) -> Iterator[Stated]:
+        """What `speaker` states in the next turn: what it says by itself, then what it says of what was said."""
+        start, end = self._own(text)
+        if start >= end:
+            return
+        own = "\n" * start + text[start:end] + "\n" * (len(text) - end)
+        found = facts_in(own, said_at=said_at, speaker=speaker)
+        yield from (Stated(one) for one in found)
+        if len(text) > CHARS_MAX or self.plays:
+            return
+        known = {_key(one) for one in found}
+        beside = self._last(speaker).sources
+        by_earlier = (Stated(one, beside) for one in self._by_earlier(own, speaker, said_at))
+        for one in (*by_earlier, *map(Stated, _answers(self.asked, own, speaker, said_at))):
+            if _key(one.fact) not in known:
+                known.add(_key(one.fact))
+                yield one
+
+    def _own(self, text: str) -> tuple[int, int]:
+        """The range of the next turn that its speaker says of themselves."""
+        if len(text) > CHARS_MAX:
+            return (0, 0) if self.announced or self.plays else (0, len(text))
+        if self.plays:
+            found = words.ENDS_PLAY.search(text) or words.ASIDE.search(text)
+            return (found.start(), len(text)) if found else (0, 0)
+        if self.announced and _is_pasted(text):
+            return 0, 0
+        opened = words.PLAYS.search(text)
+        end = opened.start() if opened else len(text)
+        if self.supposed and words.GOES_ON.match(text):
+            real = words.REALLY.search(text)
+            return (real.start() if real else end), end
+        return 0, end
+
+    def _announced_after(self, own: str, text: str) -> int:
+        if words.ANNOUNCES.search(own) and "\n\n" not in own.strip():
+            return _ANNOUNCED_TURNS
+        return 0 if self.announced and _is_pasted(text) else max(0, self.announced - 1)
+
+    def _supposes_after(self, own: str) -> bool:
+        if words.SUPPOSES.search(own):
+            return True
+        return self.supposed and words.GOES_ON.match(own) is not None and words.REALLY.search(own) is None
+
+    def _last(self, name: str | None) -> Last:
+        return next((one for one in self.said if one.name == name), Last(name))
+
+    def _by_earlier(self, text: str, speaker: str | None, said_at: datetime) -> Iterator[Fact]:
+        """What the turn says of the speaker's last one."""
+        before = self._last(speaker).text
+        if not before:
+            return
+        stated = [one for one in facts_in(before, said_at=said_at, speaker=speaker) if one.subject != "it"]
+        if not stated:
+            return
+        for meant in self._put_right(text, speaker, said_at):
+            yield from _instead(stated, facts_in(meant.text, said_at=said_at, speaker=speaker), meant.span)
+        yield from _taken_back(stated, before, text)
+
+    def _put_right(self, text: str, name: str | None, said_at: datetime) -> Iterator[_Meant]:
+        """The speaker's last turn with what this one puts right in it, at most once."""
+        before = self._last(name).text
+        if not before or len(before) > CHARS_MAX or not text:
+            return
+        for start, end in sentence_spans(text)[:_SENTENCES_READ]:
+            right = _right_in(text[start:end])
+            if right is None:
+                continue
+            stated = [one for one in facts_in(before, said_at=said_at) if one.subject != "it"]
+            place = _place_of(right, stated, self._last(name), self.asked)
+            if place is not None:
+                span = (start + right.span[0], start + right.span[1])
+                now = (place[0], place[0] + len(right.words))
+                yield _Meant(before[: place[0]] + right.words + before[place[1] :], now, span)
+                return
+
+
+@dataclass(frozen=True, slots=True)
+class _Right:
+    """What a sentence says is right. `sure`: it says that something was wrong; `wrong`: and what. `spelt`: it only says
+    how something is written. `of`: the thing that has this value.
+    """
+
+    words: str
+    span: tuple[int, int]
+    kind: str
+    sure: bool
+    wrong: str = ""
+    at: str = ""
+    of: str = ""
+    spelt: bool = False
+
+
+_STRONG: Final = re.compile(rf"\b{words.STRONG}(?!\w)", re.IGNORECASE)
+
+
+def _right_in(sentence: str) -> _Right | None:
+    """What a sentence puts in the place of something, where it does nothing else."""
+    if far := words.CORRECTS_CJK.fullmatch(sentence):
+        group = "zh" if far["zh"] else "ja"
+        return _Right(far[group], far.span(group), "name", sure=True)
+    found = words.CORRECTS.fullmatch(sentence)
+    if found is None:
+        return None
+    right, openers, link = found["right"].strip(), found["openers"], found["link"]
+    wrong = found["wrong"] or found["wrong2"] or ""
+    kind = _kind_of(right)
+    of = found["of"] or ""
+    sure = _STRONG.search(openers) is not None or bool(wrong)
+    if not kind or not (openers or wrong or link) or (of and not sure):
+        return None
+    start = found.start("right")
+    return _Right(right, (start, start + len(right)), kind, sure, wrong, found["at"] or "", of, spelt=not openers)
+
+
+def _kind_of(said: str) -> str:
+    """The kind of a value, "kin" or "name"; "" for words that are none of them alone."""
+    masked, values = values_in(said)
+    if len(values) == 1 and not re.sub(rf"[{values[0].kind}\s]", "", masked):
+        return values[0].kind
+    if _KIN.fullmatch(said):
+        return "kin"
+    return "name" if _NAMED.fullmatch(said) and not DAYS_AND_MONTHS.fullmatch(said) else ""
+
+
+def _place_of(right: _Right, stated: Sequence[Fact], last: Last, asked: str) -> tuple[int, int] | None:
+    """Which words of the earlier text are put right; None where that could be several, or none. What was put right
+    before is what is put right again.
+    """
+    before = last.text
+    places = {place: fact for fact in stated for place in _places(right, fact, before)}
+    if right.of:
+        places = {one: fact for one, fact in places.items() if right.of.casefold() in fact.statement.casefold()}
+    elif right.wrong:
+        places = {one: fact for one, fact in places.items() if right.wrong.casefold() in before[slice(*one)].casefold()}
+    elif right.kind == "name":
+        alike = {one: fact for one, fact in places.items() if _alike(before[slice(*one)], right.words)}
+        echoed = {one for one in places if before[slice(*one)].casefold() in asked.casefold()}
+        if alike or right.spelt:
+            places = alike
+        elif not right.sure:
+            places = {one: fact for one, fact in places.items() if one in echoed}
+        if right.at and len(places) > 1:
+            homes = {one: fact for one, fact in places.items() if fact.predicate.endswith("_in") == (right.at != "at")}
+            places = homes or places
+    elif not right.sure and right.kind != "kin" and _other_value(right, places, before, asked):
+        return None
+    if last.put_right in places:
+        places = {one: fact for one, fact in places.items() if one == last.put_right}
+    found = [one for one in places if before[slice(*one)].casefold() != right.words.casefold()]
+    return found[0] if len(found) == len(places) == 1 else None
+
+
+def _places(right: _Right, fact: Fact, before: str) -> list[tuple[int, int]]:
+    """Where a fact's words hold something of this kind."""
+    start, end = fact.span
+    if right.kind == "kin":
+        return [one.span() for one in _KIN.finditer(before, start, end)]
+    if right.kind == "name":
+        at = before[start:end].casefold().rfind(fact.object)
+        named = at >= 0 and _NAMES.fullmatch(fact.predicate) and not before[start + at].islower()
+        return [(start + at, start + at + len(fact.object))] if named else []
+    if "value" not in fact.qualifiers and right.kind not in ("N", "D"):
+        return []
+    values = [one for one in values_in(before[start:end])[1] if one.kind == right.kind]
+    return [(start + one.start, start + one.end) for one in values] if len(values) == 1 else []
+
+
+def _other_value(right: _Right, places: object, before: str, asked: str) -> bool:
+    """Whether the assistant has named a value of this kind that the speaker had not: it may be that which is wrong."""
+    said = {one.words.casefold() for one in values_in(before)[1] if one.kind == right.kind}
+    named = {one.words.casefold() for one in values_in(asked)[1] if one.kind == right.kind}
+    return not named <= said
+
+
+def _alike(one: str, other: str) -> bool:
+    """Whether two names may be one, written in two ways."""
+    first, second = one.casefold(), other.casefold()
+    return first != second and first[:_ALIKE_CHARS] == second[:_ALIKE_CHARS] and abs(len(first) - len(second)) < 4
+
+
+def _instead(stated: Sequence[Fact], meant: Sequence[Fact], span: tuple[int, int]) -> Iterator[Fact]:
+    """What is so, and what is not that was said."""
+    known = {_key(one) for one in stated}
+    right = [one for one in meant if _key(one) not in known and one.subject != "it"]
+    for fact in right:
+        changed = {**fact.qualifiers, "changed": "yes"} if fact.cardinality == "one" else fact.qualifiers
+        yield replace(fact, span=span, correction=True, qualifiers=changed)
+    kept = {_key(one) for one in meant}
+    replaced = {(one.subject, one.predicate) for one in right if one.cardinality == "one"}
+    for fact in stated:
+        if _key(fact) not in kept and not fact.negated and (fact.subject, fact.predicate) not in replaced:
+            shown = fact.statement
+            shown = f"the user{shown[8:]}" if shown.startswith("The user") else shown
+            yield _denied(fact, f"It is not so that {shown}", span)
+
+
+def _taken_back(stated: Sequence[Fact], before: str, text: str) -> Iterator[Fact]:
+    """What the turn says was not so, or is not to be remembered."""
+    for start, end in sentence_spans(text)[:_SENTENCES_READ]:
+        found = words.TAKES_BACK.match(text, start, end)
+        if found is None or (found["that"] and (not words.NO_MORE.match(text, found.end(), end) or _asks(before))):
+            continue
+        about = set(_WORD.findall((found["about"] or "").casefold()))
+        for fact in stated:
+            told = f"{fact.statement} {before[slice(*fact.span)]}".casefold()
+            if not fact.negated and (not about or any(word in told for word in about)):
+                of = f"{'' if fact.subject == 'user' else f'{fact.subject} '}{fact.predicate}".replace("_", " ")
+                yield _denied(fact, f"The user took back what they had said: {of}.", found.span())
+        return
+
+
+def _asks(text: str) -> bool:
+    """Whether a text asks or requests something, too: that is what may be taken back."""
+    return any(one.asks[0] < one.asks[1] for one in sentences(covered(text)))
+
+
+def _denied(fact: Fact, statement: str, span: tuple[int, int]) -> Fact:
+    return replace(
+        fact,
+        statement=statement,
+        span=span,
+        negated=True,
+        correction=True,
+        valid_from=None,
+        valid_to=None,
+        importance=0.4,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    """The sentence that an answer is half of, what that may tell, where the answer stands in the turn, and how much
+    further behind it is there than in the sentence.
+    """
+
+    sentence: str
+    tells: Sequence[str]
+    span: tuple[int, int]
+    shift: int
+
+
+def _answers(asked: str, text: str, speaker: str | None, said_at: datetime) -> list[Fact]:
+    """What a turn of a word or two tells by the question that it answers."""
+    answer = _answer_in(asked, text)
+    return [
+        replace(one, span=_within(one.span, answer), confidence=_CONFIDENCE)
+        for one in (facts_in(answer.sentence, said_at=said_at, speaker=speaker) if answer else ())
+        if answer and any(re.fullmatch(name.replace("*", r"\w+"), one.predicate) for name in answer.tells)
+    ]
+
+
+def _answer_in(asked: str, text: str) -> _Answer | None:
+    """The one question that was asked last, answered; None where it is not, or several were asked."""
+    spans = sentence_spans(text)
+    tail = [asked[start:end] for start, end in sentence_spans(asked[-_ASKED_CHARS:])][-2:]
+    questions = [one for one in tail if one.rstrip(" *_)\"'").endswith(("?", "？", "か。", "か"))]
+    if not spans or len(questions) != 1:
+        return None
+    start, end = spans[0]
+    opened = words.ANSWERS_WITH.match(text, start, end)
+    start = opened.end() if opened else start
+    said = words.ANSWER_ENDS.sub("", text[start:end])
+    if not said or len(said.split()) > _ANSWER_WORDS_MAX or words.NO_ANSWER.search(text[spans[0][0] : end]):
+        return None
+    of = [(found, says, tells) for asks, says, tells in words.QUESTIONS if (found := asks.search(questions[0]))]
+    if len(of) != 1:
+        return None
+    found, says, tells = of[0]
+    before, behind = says.replace("{k}", found.groupdict().get("k") or "").split("{a}")
+    return _Answer(f"{before}{said}{behind}", tells, (start, start + len(said)), start - len(before))
+
+
+def _within(span: tuple[int, int], answer: _Answer) -> tuple[int, int]:
+    """The range of a fact of the whole sentence, in the turn that says half of it."""
+    start, end = max(span[0] + answer.shift, answer.span[0]), min(span[1] + answer.shift, answer.span[1])
+    return (start, end) if start < end else answer.span
+
+
+def _is_pasted(text: str) -> bool:
+    """Whether a turn may be a text that was announced, no word between."""
+    return len(text.strip()) >= _PASTED_CHARS_MIN or "\n" in text.strip()
+
+
+def _key(fact: Fact) -> tuple[str, str, str, bool]:
+    return fact.subject, fact.predicate, fact.object, fact.negated
