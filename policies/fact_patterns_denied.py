@@ -144,6 +144,8 @@ _JOKE: Final = re.compile(
     r"\W{0,5}(?:(?:no, )?(?:just |only |i'm |i am |was |i was )*(?:kidding|joking)\b(?! aside)|no,? wait\b"
     r"|(?:nur |war |kleiner |ein ){0,3}(?:scherz|witz|spaß|spass)\b|(?:(?:es |era )?(?:una )?broma|mentira)\b"
     r"|(?:non,? )?je (?:plaisante|rigole|blague|déconne)\b|(?:c'est |c'était )?une blague\b"
+    r"|(?:actually,? |but |sorry,? |oh,? )?(?:scratch|ignore|forget|disregard) that\b(?! (?:i|we|my|our|the)\b)"
+    r"|(?:actually,? |but |sorry,? |oh,? )?(?:it|that)(?:'s| is| was| got| has been) (?:just |already )?cancell?ed\b"
     r"|(?:jk|not!)(?!\w))",
     re.IGNORECASE,
 )

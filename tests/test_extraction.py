@@ -1740,3 +1740,15 @@ def test_an_instruction_is_quoted_as_it_was_given() -> None:
 )
 def test_how_much_and_what_one_does_beside_is_nothing_liked(text: str, thing: str) -> None:
     assert triples(text) == [("user", "likes", thing)]
+
+
+@pytest.mark.parametrize("then", ["actually it was cancelled, ignore that", "Scratch that.", "But it got cancelled!"])
+def test_what_the_next_sentence_calls_off_is_not_to_come(then: str) -> None:
+    assert triples(f"I have a meeting on Thursday. {then}") == []
+
+
+def test_what_is_so_in_real_life_is_stated() -> None:
+    assert triples("In real life I'm a nurse and in fact I live in Oslo.") == [
+        ("user", "job", "nurse"),
+        ("user", "lives_in", "oslo"),
+    ]
