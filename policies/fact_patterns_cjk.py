@@ -44,7 +44,7 @@ _LEAD: Final = (
     r"|請你?(?:幫我)?記住|(?:请|請)?(?:记得|記得)|记住|記住|别忘了|別忘了)(?:[：: ]|的是)*)*"
 )
 _ZH_I: Final = rf"\s*{_LEAD}(?:我本人|我自己|我)"
-_ADV: Final = r"(?:现在|現在|目前|今年|平时|平時|一直|真的|也|还|還|就|都|已经|已經|从小|從小|其实|其實|本来|本來)*"
+_ADV: Final = r"(?:最近|刚刚?|剛剛?|去年|前年|上个?月|上個月|现在|現在|目前|今年|平时|平時|一直|真的|也|还|還|就|都|已经|已經|从小|從小|其实|其實|本来|本來)*"
 _MUCH: Final = (
     r"(?:很|非常|最|特别|特別|比较|比較|挺|超级?|超級?|也|真的|都|一直|从小就?|從小就?|平时|平時|还|還|更|有点|有點)*"
 )
@@ -83,16 +83,19 @@ _JA_JOB: Final = (
     r"(?P<o>[一-龯ァ-ヶー]{0,10}(?:医者|医師|看護師|教師|会社員|学生|大学生|大学院生|高校生|エンジニア|プログラマー|弁護士|デザイナー|主婦|主夫|公務員|研究者|作家|画家"
     r"|歌手|俳優|記者|警察官|料理人|美容師|薬剤師|会計士|建築家|翻訳者|通訳|店員|運転手|フリーランス|自営業|農家))"
 )
+_CITIES: Final = (
+    r"北京|上海|广州|廣州|深圳|成都|杭州|武汉|武漢|南京|天津|重庆|重慶|西安|苏州|蘇州|长沙|長沙|郑州|青岛|青島|大连|大連|厦门|廈門|宁波|無錫|无锡|佛山|东莞|合肥|福州|济南|昆明|沈阳"
+    r"|哈尔滨|珠海|香港|澳门|澳門|台北|臺北|高雄|台中|台湾|臺灣|中国|中國|日本|美国|美國|英国|英國|德国|德國|法国|加拿大|澳洲|澳大利亚|新加坡|韩国|东京|東京|大阪|京都|名古屋|横浜"
+    r"|神戸|福岡|札幌|仙台|広島|沖縄|北海道|埼玉|千葉|神奈川|纽约|紐約|伦敦|倫敦|巴黎|柏林|ニューヨーク|ロンドン|パリ|ベルリン|アメリカ|イギリス|ドイツ|フランス|カナダ|中国|韓国|台湾"
+)
 # Where one works without its being who one works for; who "you" and "it" are.
 _NO_EMPLOYER: Final = re.compile(
     r"家|家里|家裡|外面|外地|国外|國外|国内|國內|这里|這裡|那里|那裡|晚上|白天|周末|自宅|家|在宅|海外|国内|夜|リモート"
     r"|.*(?:市|省|国|國|县|縣|区|區|州|都|府|町|村|半岛)"
-    r"|北京|上海|广州|廣州|深圳|成都|杭州|武汉|武漢|南京|天津|重庆|重慶|西安|苏州|蘇州|长沙|長沙|郑州|青岛|青島|大连|大連|厦门|廈門|宁波|無錫|无锡|佛山|东莞|合肥|福州|济南|昆明|沈阳"
-    r"|哈尔滨|珠海|香港|澳门|澳門|台北|臺北|高雄|台中|台湾|臺灣|中国|中國|日本|美国|美國|英国|英國|德国|德國|法国|加拿大|澳洲|澳大利亚|新加坡|韩国|东京|東京|大阪|京都|名古屋|横浜"
-    r"|神戸|福岡|札幌|仙台|広島|沖縄|北海道|埼玉|千葉|神奈川|纽约|紐約|伦敦|倫敦|巴黎|柏林|ニューヨーク|ロンドン|パリ|ベルリン|アメリカ|イギリス|ドイツ|フランス|カナダ|中国|韓国|台湾"
+    rf"|{_CITIES}"
 )
 _POINTS: Final = re.compile(
-    r"(?:你|您|他|她|它|这|這|那|哪|什|怎|谁|誰|一起|和你|跟你|自己|别人|別人|大家"
+    r"(?:的|你|您|他|她|它|这|這|那|哪|什|怎|谁|誰|一起|和你|跟你|自己|别人|別人|大家"
     r"|これ|それ|あれ|この|その|あの|ここ|そこ|あそこ|あなた|君|きみ|どこ|何|こと|みんな|彼|二人|一人|一緒).*"
     r"|.*(?:的话|的話|时候|時候|时|時|吗|嗎|呢|酒店|宾馆|賓館|ホテル)"
 )
@@ -108,6 +111,11 @@ _ANOTHER: Final = re.compile(
     rf"(?:{'|'.join(_JA_KIN)}|両親|友達|友人|同僚|家族|彼|彼女|先生|社長|さん|くん|ちゃん|君|様)(?:は|が|も|を|の(?!名前))"
 )
 _MYSELF: Final = re.compile(rf"\s*{_LEAD}我(?!们|們|的|家|{'|'.join(_ZH_KIN)}|朋友|同事)")
+
+# "我有个朋友，住在上海": whoever is named is who does what follows.
+_OTHERS: Final = re.compile(
+    rf"{'|'.join(_ZH_KIN)}|爸|妈|媽|哥|姐|弟|妹|朋友|同事|同学|同學|室友|邻居|鄰居|孩子|他|她|它"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,19 +151,20 @@ _ZH: Final = (
     _rule(rf"{_ZH_I}{_ADV}(?:不再住在{_PLACE}了?|不住在{_PLACE.replace('<o>', '<o2>')}了)\s*", "lives_in", "{S} no longer lives in {o}.", "ended", "one"),
     _rule(rf"{_ZH_I}{_ADV}(?:是)?(?:来自|來自){_PLACE}{_ZH_END}", "comes_from", "{S} comes from {o}.", "one", importance=0.7),
     _rule(rf"\s*{_LEAD}我(?:的)?(?:老家|家乡|家鄉)(?:在|是){_PLACE}{_ZH_END}", "hometown", "{P} hometown is {o}.", "one", importance=0.7),
-    _rule(rf"{_ZH_I}{_ADV}在(?P<o>[^\s，,。]{{2,16}}?)(?:工作|上班|任职|任職){_SINCE}\s*", "works_at", "{S} works at {o}.", "one", "employer", importance=0.8),
+    _rule(rf"{_ZH_I}是(?P<o>{_CITIES})人{_ZH_END}", "comes_from", "{S} comes from {o}.", "one", importance=0.7),
+    _rule(rf"(?:{_ZH_I})?{_ADV}在(?:一家|一间|一所)?(?P<o>[^\s，,。]{{2,16}}?)(?:工作|上班|任职|任職){_SINCE}\s*", "works_at", "{S} works at {o}.", "one", "employer", importance=0.8),
     _rule(rf"{_ZH_I}{_ADV}(?:是|当|當)(?:一名|一个|一個|一位|个|個|名|位)?{_ZH_JOB}{_ZH_END}", "job", "{P} job is {o}.", "one", importance=0.8),
     _rule(rf"\s*(?:是|当|當)(?:一名|一个|一個|一位){_ZH_JOB}{_ZH_END}", "job", "{P} job is {o}.", "one", importance=0.8),
     _rule(rf"\s*{_LEAD}我(?:的)?(?:职业|職業)是(?:一名|一个|一位)?{_ZH_JOB}{_ZH_END}", "job", "{P} job is {o}.", "one", importance=0.8),
     _rule(rf"\s*{_LEAD}我最(?:喜欢|喜歡|爱|愛)的(?P<k>[\u4e00-\u9fff]{{1,6}})是{_THING}{_ZH_END}", "favourite_{k}", "{P} favourite {k} is {o}.", "preference", "one", importance=0.7),
-    _rule(rf"{_ZH_I}{_MUCH}(?:(?:喜欢|喜歡)(?!上|过|過)|热爱|熱愛|爱(?=吃|喝|看|听|玩)|愛(?=吃|喝|看|聽|玩)){_THING}{_ZH_END}", "likes", "{S} likes {o}.", "preference", "listed", importance=0.55),
+    _rule(rf"(?:{_ZH_I})?{_MUCH}(?:(?:喜欢|喜歡)(?!上|过|過)|热爱|熱愛|爱(?=吃|喝|看|听|玩)|愛(?=吃|喝|看|聽|玩)){_THING}{_ZH_END}", "likes", "{S} likes {o}.", "preference", "listed", importance=0.55),
     _rule(rf"(?:{_ZH_I})?{_MUCH}(?:不(?:太|是很)?(?:喜欢|喜歡|爱(?=吃|喝|看|听)|愛(?=吃|喝|看|聽))|讨厌|討厭){_THING}{_ZH_END}", "likes", "{S} dislikes {o}.", "preference", "negated", "listed"),
     _rule(rf"{_ZH_I}{_ADV}(?:不吃|从来不吃|從來不吃|从不吃){_THING}{_ZH_END}", "eats", "{S} does not eat {o}.", "preference", "negated", "listed", importance=0.8),
     _rule(rf"{_ZH_I}{_ADV}(?:对|對){_THING}(?:会|會|严重|嚴重|有点|有點|都|也)*(?:过敏|過敏){_ZH_END}", "allergic_to", "{S} is allergic to {o}.", "listed", importance=0.95),
     _rule(rf"{_ZH_I}{_ADV}有?(?P<o>花生|坚果|堅果|海鲜|海鮮|牛奶|乳糖|鸡蛋|雞蛋|花粉|尘螨|塵蟎|青霉素|虾|蝦|小麦|大豆|芒果)(?:过敏|過敏){_ZH_END}", "allergic_to", "{S} is allergic to {o}.", importance=0.95),
     _rule(rf"{_ZH_I}{_ADV}(?:是)?(?:一个|个|位)?(?P<o>吃素|素食者|素食主义者|素食主義者|纯素食者|純素食者){_ZH_END}", "status", "{S} is vegetarian or vegan ({o}).", importance=0.8),
     _rule(rf"{_ZH_I}{_ADV}(?P<o>结婚|結婚|离婚|離婚|单身|單身|未婚|已婚)(?:了|的)?\s*", "marital_status", "{P} marital status is {o}.", "one", importance=0.8),
-    _rule(rf"{_ZH_I}{_ADV}(?P<o>{_ZH_DIGITS})(?:岁|歲){_ZH_END}", "age", "{S} is {o} years old.", "one", importance=0.8),
+    _rule(rf"(?:{_ZH_I})?{_ADV}(?P<o>{_ZH_DIGITS})(?:岁|歲){_ZH_END}", "age", "{S} is {o} years old.", "one", importance=0.8),
     _rule(rf"\s*{_LEAD}我(?:的)?生日(?:是|在)(?P<o>(?:\d{{4}}年)?\d{{1,2}}月\d{{1,2}}(?:日|号|號)){_ZH_END}", "birthday", "{P} birthday is {o}.", "one", importance=0.8),
     _rule(rf"\s*{_LEAD}(?:我的?|我家的?)(?P<k>{_ZH_ONE})(?:的名字)?(?:叫|名叫|是叫){_NAME}{_ZH_END}", "{k}_name", "{P} {k} is called {o}.", "one", importance=0.8),
     _rule(rf"\s*{_LEAD}(?:我的?|我家的?)(?P<k>{'|'.join(_ZH_KIN)})(?:的名字)?(?:叫|名叫|是叫){_NAME}{_ZH_END}", "{k}_name", "{P} {k} is called {o}.", importance=0.75),
@@ -168,6 +177,8 @@ _JA: Final = (
     _rule(rf"{_JA_I}もう{_JA_PLACE}に(?:は)?住んでいません{_JA_END}", "lives_in", "{S} no longer lives in {o}.", "ended", "one"),
     _rule(rf"{_JA_I}{_JA_PLACE}に(?:ずっと|今|\d+年)?住んで(?:います|いる|おります|ます){_JA_END}", "lives_in", "{S} lives in {o}.", "one", importance=0.8),
     _rule(rf"{_JA_I}{_JA_PLACE}(?:に|へ)(?:引っ越しました|引っ越した|引越しました){_JA_END}", "lives_in", "{S} lives in {o}.", "one", importance=0.8),
+    _rule(rf"{_JA_I}{_JA_PLACE}在住(?:です|だ|の[^、。はが]{{1,12}}です){_JA_END}", "lives_in", "{S} lives in {o}.", "one", importance=0.8),
+    _rule(rf"{_JA_MY}趣味は{_JA_RUN}(?:です|だ|で|と){_JA_END}", "likes", "{S} likes {o}.", "preference", "listed", importance=0.55),
     _rule(rf"{_JA_I}{_JA_PLACE}(?:の出身|出身|生まれ)(?:です|だ){_JA_END}", "comes_from", "{S} comes from {o}.", "one", importance=0.7),
     _rule(rf"{_JA_I}{_JA_PLACE}(?:で働いて|に勤めて|に勤務して|で勤務して)(?:います|いる|おります|ます){_JA_END}", "works_at", "{S} works at {o}.", "one", "employer", importance=0.8),
     _rule(rf"\s*(?:私|わたし|僕|ぼく|俺)は(?:今|現在)?{_JA_JOB}(?:です|だ|なんです){_JA_END}", "job", "{P} job is {o}.", "one", importance=0.8),
@@ -217,10 +228,13 @@ def told_in_cjk(said: str, start: int, end: int) -> Iterator[Told]:
     for clause in _clauses(part, japanese=japanese):
         if unreal and clause.end() > unreal.start():
             return
-        myself = myself or _MYSELF.match(clause[0]) is not None
-        for one in _of_clause(clause, last, japanese=japanese, alone=not of_another if japanese else myself):
-            last = one
+        mine = _MYSELF.match(clause[0]) is not None
+        alone = not of_another if japanese else (mine or myself) and _OTHERS.search(clause[0]) is None
+        found = list(_of_clause(clause, last, japanese=japanese, alone=alone))
+        for one in found:
             yield replace(one, span=(start + one.span[0], start + one.span[1]))
+        last = found[-1] if found else last
+        myself = alone and (mine or bool(found))
         of_another = of_another or (japanese and _ANOTHER.search(clause[0]) is not None)
 
 
