@@ -42,6 +42,7 @@ _KIN: Final = re.compile(
     rf"\b(?:my|our) (?:(?:older|younger|little|big) )?(?:{KIN_ONE}|{KIN_MANY})(?![\w-])", re.IGNORECASE
 )
 _NAMED: Final = re.compile(rf"[{CAPITALS}{UNCASED}][\w'’.-]*(?: [{CAPITALS}][\w'’.-]*){{0,3}}")
+_NAMED_WITHIN: Final = re.compile(rf"(?<![.!?…\n] )\b(?!I\b)[{CAPITALS}][^\W\d_]+")
 _NAMES: Final = re.compile(
     r"(?:\w+_)?(?:name|lives_in|works_at)|comes_from|grew_up_in|born_in|hometown|school|uses|boss|doctor|dentist|bank|gym"
 )
@@ -81,13 +82,13 @@ class Talk:
     """What was said so far, as far as the next turn may mean something by it.
 
     `plays`: parts are being played. `announced`: so many of the next turns may be a text that somebody else wrote.
-    `supposed`: what was said last of the speaker is not so. `asked`: the assistant's last words, where nobody has
-    spoken since. `said`: what each speaker said last, as it was meant.
+    `supposed`: what was said last of the speaker is not so; 2: a case was put. `asked`: the assistant's last words,
+    where nobody has spoken since. `said`: what each speaker said last, as it was meant.
     """
 
     plays: bool = False
     announced: int = 0
-    supposed: bool = False
+    supposed: int = 0
     asked: str = ""
     said: tuple[Last, ...] = ()
 
@@ -148,7 +149,7 @@ class Talk:
             return 0, 0
         opened = words.PLAYS.search(text)
         end = opened.start() if opened else len(text)
-        if self.supposed and words.GOES_ON.match(text):
+        if self.supposed > 1 or (self.supposed and words.GOES_ON.match(text)):
             real = words.REALLY.search(text)
             return (real.start() if real else end), end
         return 0, end
@@ -158,10 +159,11 @@ class Talk:
             return _ANNOUNCED_TURNS
         return 0 if self.announced and _is_pasted(text) else max(0, self.announced - 1)
 
-    def _supposes_after(self, own: str) -> bool:
-        if words.SUPPOSES.search(own):
-            return True
-        return self.supposed and words.GOES_ON.match(own) is not None and words.REALLY.search(own) is None
+    def _supposes_after(self, own: str) -> int:
+        if supposes := words.SUPPOSES.search(own):
+            return 2 if supposes["case"] else 1
+        goes_on = self.supposed > 1 or (self.supposed and words.GOES_ON.match(own))
+        return int(bool(goes_on) and words.REALLY.search(own) is None)
 
     def _last(self, name: str | None) -> Last:
         return next((one for one in self.said if one.name == name), Last(name))
@@ -250,24 +252,31 @@ def _place_of(right: _Right, stated: Sequence[Fact], last: Last, asked: str) -> 
     """
     before = last.text
     places = {place: fact for fact in stated for place in _places(right, fact, before)}
-    if right.of:
+    if last.put_right in places:
+        places = {last.put_right: places[last.put_right]}
+    elif right.of:
         places = {one: fact for one, fact in places.items() if right.of.casefold() in fact.statement.casefold()}
     elif right.wrong:
         places = {one: fact for one, fact in places.items() if right.wrong.casefold() in before[slice(*one)].casefold()}
     elif right.kind == "name":
         alike = {one: fact for one, fact in places.items() if _alike(before[slice(*one)], right.words)}
-        echoed = {one for one in places if before[slice(*one)].casefold() in asked.casefold()}
+        # Who is called by their name is answered, and nothing is said of it.
+        echoed = {
+            one
+            for one, fact in places.items()
+            if fact.predicate != "name" and before[slice(*one)].casefold() in asked.casefold()
+        }
         if alike or right.spelt:
             places = alike
-        elif not right.sure:
+        elif _named_beside(before, stated):
+            return None
+        elif not right.sure or (len(places) > 1 and len(echoed) == 1):
             places = {one: fact for one, fact in places.items() if one in echoed}
         if right.at and len(places) > 1:
             homes = {one: fact for one, fact in places.items() if fact.predicate.endswith("_in") == (right.at != "at")}
             places = homes or places
-    elif not right.sure and right.kind != "kin" and _other_value(right, places, before, asked):
+    elif right.kind != "kin" and not right.sure and _other_value(right, before, asked):
         return None
-    if last.put_right in places:
-        places = {one: fact for one, fact in places.items() if one == last.put_right}
     found = [one for one in places if before[slice(*one)].casefold() != right.words.casefold()]
     return found[0] if len(found) == len(places) == 1 else None
 
@@ -281,13 +290,20 @@ def _places(right: _Right, fact: Fact, before: str) -> list[tuple[int, int]]:
         at = before[start:end].casefold().rfind(fact.object)
         named = at >= 0 and _NAMES.fullmatch(fact.predicate) and not before[start + at].islower()
         return [(start + at, start + at + len(fact.object))] if named else []
-    if "value" not in fact.qualifiers and right.kind not in ("N", "D"):
-        return []
     values = [one for one in values_in(before[start:end])[1] if one.kind == right.kind]
     return [(start + one.start, start + one.end) for one in values] if len(values) == 1 else []
 
 
-def _other_value(right: _Right, places: object, before: str, asked: str) -> bool:
+def _named_beside(before: str, stated: Sequence[Fact]) -> bool:
+    """Whether a text names something beside what it states, which may be meant: "Is Lyon nice? I live in Rome"."""
+    within = [fact.span for fact in stated]
+    return any(
+        found.start() and not any(start <= found.start() < end for start, end in within)
+        for found in _NAMED_WITHIN.finditer(before)
+    )
+
+
+def _other_value(right: _Right, before: str, asked: str) -> bool:
     """Whether the assistant has named a value of this kind that the speaker had not: it may be that which is wrong."""
     said = {one.words.casefold() for one in values_in(before)[1] if one.kind == right.kind}
     named = {one.words.casefold() for one in values_in(asked)[1] if one.kind == right.kind}

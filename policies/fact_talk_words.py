@@ -100,8 +100,8 @@ ASKS_FOR_TEXT: Final = re.compile(
 
 SUPPOSES: Final = re.compile(
     r"(?:^|[.!?\n…] *|[,:] *)(?:(?:ok(?:ay)?|so|and|now|but|well|hm+)[, ]+){0,2}"
-    r"(?:(?:let'?s|lets) (?:say|assume|imagine|suppose|pretend)|(?:let me )?suppose|supposing|imagine|what if|assum(?:e|ing)|hypothetically"
-    r"|say i\b|if i (?:were|was|had|moved|lived|earned|got|could|would|took|bought|became|worked|owned)\b"
+    r"(?:(?P<case>(?:let'?s|lets) (?:say|assume|imagine|suppose|pretend)|(?:let me )?suppose|supposing|imagine|assum(?:e|ing)|hypothetically)"
+    r"|say i\b|what if|if i (?:were|was|had|moved|lived|earned|got|could|would|took|bought|became|worked|owned)\b"
     r"|angenommen|nehmen wir (?:mal )?an|stell(?:en)? (?:dir|sie sich) (?:mal )?vor|was wäre,? wenn|wenn ich\b.{0,60}\b(?:würde|wäre|hätte|könnte)\b"
     r"|supposons|imagin(?:ons|e|ez)|admettons|disons|et si\b|si j'(?:étais|avais|habitais|gagnais)"
     r"|supongamos|imagin(?:a|emos)|digamos|y si\b|si (?:yo )?(?:fuera|tuviera|viviera|ganara))"
@@ -195,6 +195,8 @@ _Q: Final = (
     (r"\bcomment (?:t'appelles-tu|vous appelez-vous|tu t'appelles)\b|\bquel est (?:ton|votre) (?:nom|prénom)\b", "Je m'appelle {a}.", "name"),
     (r"\b(?:dónde|donde) (?:vives|vive)\b", "Vivo en {a}.", "lives_in"),
     (r"\b(?:cómo|como) (?:te llamas|se llama)\b|\bcuál es (?:tu|su) nombre\b", "Me llamo {a}.", "name"),
+    (r"(?:tienes|tiene|alguna) (?:alguna |alguna )?alergias?\b", "Soy alérgico a {a}.", "allergic_to"),
+    (r"\b(?:as-tu|avez-vous|des) (?:des )?allergies\b", "Je suis allergique à {a}.", "allergic_to"),
     (r"你(?:现在|現在)?(?:住在?|在)(?:哪里|哪裡|哪儿|哪兒|哪个城市)", "我住在{a}。", "lives_in"),
     (r"你叫(?:什么|什麼)(?:名字)?|怎么称呼你?|怎麼稱呼你?|你的名字(?:是|叫)什么", "我叫{a}。", "name"),
     (r"(?:どこ|どちら)に(?:お住まい|住んで)", "{a}に住んでいます。", "lives_in"),
@@ -206,7 +208,7 @@ QUESTIONS: Final = tuple(
 """What is asked, the sentence that an answer is half of, and what that may tell."""
 ANSWERS_WITH: Final = re.compile(
     r"\W*(?:(?:yes|yeah|yep|sure|ja|oui|sí|si|well|um+|uh+|oh|hm+|ok(?:ay)?|currently|right now|mainly|mostly|just|only|near|now|i guess|thanks|please|gern(?:e)?)\b[,. !]*)*"
-    r"(?:(?:it's|its|it is|i'm|i am|in|at|from|to|on|bei|aus|à|en|de|gegen|against|a|an|as an?)\s+)?",
+    r"(?:(?:it's|its|it is|i'm|i am|in|at|from|to|on|bei|aus|à|en|de|gegen|against|a las?|a los|aux?|al|a|an|as an?)\s+)?",
     re.IGNORECASE,
 )
 ANSWER_ENDS: Final = re.compile(r"(?:です|だよ?|といいます|と言います|と申します)?[\s.!。！)]*\Z")

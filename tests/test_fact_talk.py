@@ -45,6 +45,8 @@ def denied(*turns: str) -> list[tuple[str, str]]:
         ("Ich wohne in Essen.", "Gut.", "Und ich wohne nicht in Essen, sondern in Bochum", ("user", "lives_in", "bochum")),
         ("我住在北京。", "好的。", "不对，是上海。", ("user", "lives_in", "上海")),
         ("大阪に住んでいます。", "はい。", "すみません、京都です。", ("user", "lives_in", "京都")),
+        ("I'm from Brazil and now I live in Dublin.", "In Dublin you register here.", "sorry, Cork", ("user", "lives_in", "cork")),
+        ("I'm 34 and I need a plan.", "Okay.", "sorry, 43", ("user", "age", "43")),
         ("What can I see?", "Where do you live?", "Berlin", None),
     ],
 )  # fmt: skip
@@ -80,6 +82,7 @@ def test_what_is_put_right_rests_on_both_turns_and_is_denied_of_the_wrong_one() 
     [
         ("I live in Rome. Which city should I see?", "Paris!", "No, London"),
         ("I live in Rome. Which city should I see?", "Paris!", "Actually, London!"),
+        ("quick question: is Lyon nice? I live in Paris", "It is.", "no I mean Lille"),
         ("My flight is on Monday.", "Shall I remind you on Sunday?", "no, Saturday"),
         ("My name is Anna and I live in Cologne.", "Hi Anna.", "sorry, Bonn Beuel Street"),
         ("My dog is called Momo.", "Cats do that.", "no, it's a dog"),
@@ -135,6 +138,7 @@ def test_a_request_that_is_taken_back_leaves_what_was_stated(first: str, then: s
         ("Wo wohnst du denn?", "In Leipzig", [("lives_in", "leipzig")]),
         ("Was magst du gern?", "Klettern und Kino", [("likes", "klettern"), ("likes", "kino")]),
         ("Où habitez-vous ?", "Lyon", [("lives_in", "lyon")]),
+        ("¿Tienes alguna alergia?", "sí, al marisco", [("allergic_to", "marisco")]),
         ("¿Cómo te llamas?", "Inés", [("name", "inés")]),
         ("你住在哪里？", "上海", [("lives_in", "上海")]),
         ("お名前は何ですか？", "田中です", [("name", "田中")]),
@@ -233,6 +237,13 @@ def test_what_is_only_supposed_goes_on_being_so_until_something_real_is_told() -
     assert stated(*supposed, "And my salary is 150,000 francs.") == []
     assert stated(*supposed, "and in reality my salary is 48,000 euros") == [("user", "salary", "48,000 euros")]
     assert stated(*supposed, "I live in Basel.") == [("user", "lives_in", "basel")]
+
+
+def test_what_is_told_of_a_case_that_was_just_put_is_not_so() -> None:
+    case = ("imagine I won 5 million euros", "Congratulations!")
+    assert stated(*case, "I buy a house in Nice and I quit my job") == []
+    assert heard(*case, "I buy a house in Nice and I quit my job")[1] == []
+    assert stated(*case, "actually I live in Basel") == [("user", "lives_in", "basel")]
 
 
 def test_each_puts_right_what_they_said_themselves() -> None:
