@@ -104,6 +104,10 @@ _NO_PLACE: Final = re.compile(
     "很|觉|覺|的|没|沒|(?<!那)不(?!丹)|了|想|是|就|离|離|感|让|讓|能|因|但|年|时|時|吃|喝|看|去|工作|上班|上学|每|只|一个|家里"
     "|(?:宿舍|公寓|郊区|鄉下|乡下|市中心|附近|楼|房子|学校|実家|マンション|アパート|一軒家|寮|田舎|都会|近く|隣|家|ところ|部屋|海外)$"
 )
+# What is liked of something at hand ("这款手机"), or a sentence of its own.
+_AT_HAND: Final = re.compile("[这這那是]")
+# "金色家园这个小区" is called 金色家园.
+_OF_ITS_KIND: Final = "(?:(?:这|這|那)(?:个|個|座|家|间|間)[\u3400-\u9fff]{1,4})?"
 _AND_ZH: Final = re.compile(r"、|和|跟|以及|还有|還有|与|與")
 _AND_JA: Final = re.compile("、|(?<=[^\u3040-\u309f])[とや](?=[^\u3040-\u309f])")
 # Who is spoken of where nobody is named: "妹がいます。大阪に住んでいます。"
@@ -146,7 +150,7 @@ _ZH: Final = (
     _rule(rf"{_ZH_I}(?:的名字)?(?:就|是)?(?:叫做?|名叫){_NAME}{_ZH_END}", "name", "{P} name is {o}.", "one", importance=0.95),
     _rule(rf"\s*{_LEAD}(?:我的名字|我的姓名|我名字)(?:叫|是){_NAME}{_ZH_END}", "name", "{P} name is {o}.", "one", importance=0.95),
     _rule(rf"\s*{_LEAD}(?:(?:大家|朋友们?)都?叫我|(?:你)?(?:可以|就)叫我|(?:请|請)叫我){_NAME}{_ZH_END}", "name", "{P} name is {o}.", "one", importance=0.9),
-    _rule(rf"(?:{_ZH_I})?{_ADV}(?:住在|居住在|定居在|定居于){_PLACE}{_SINCE}\s*", "lives_in", "{S} lives in {o}.", "one", importance=0.8),
+    _rule(rf"(?:{_ZH_I})?{_ADV}(?:住在|居住在|定居在|定居于){_PLACE}{_OF_ITS_KIND}{_SINCE}\s*", "lives_in", "{S} lives in {o}.", "one", importance=0.8),
     _rule(rf"(?:{_ZH_I})?{_ADV}(?:搬到|搬去|搬来|搬來)了?{_PLACE}(?:了|去了|来了|來了|住了)?\s*", "lives_in", "{S} lives in {o}.", "one", importance=0.8),
     _rule(rf"{_ZH_I}{_ADV}(?:不再住在{_PLACE}了?|不住在{_PLACE.replace('<o>', '<o2>')}了)\s*", "lives_in", "{S} no longer lives in {o}.", "ended", "one"),
     _rule(rf"{_ZH_I}{_ADV}(?:是)?(?:来自|來自){_PLACE}{_ZH_END}", "comes_from", "{S} comes from {o}.", "one", importance=0.7),
@@ -277,6 +281,8 @@ def _whom(last: Told | None) -> str | None:
 
 def _is_thing(thing: str, rule: _Rule) -> bool:
     if not thing or _POINTS.fullmatch(thing) or (rule.employer and _NO_EMPLOYER.fullmatch(thing)):
+        return False
+    if rule.category == "preference" and _AT_HAND.search(thing):
         return False
     if rule.predicate.endswith(("lives_in", "comes_from", "hometown")) and _NO_PLACE.search(thing):
         return False
