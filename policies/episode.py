@@ -17,6 +17,7 @@ from typing import Any, Final, Literal
 from uuid import UUID
 
 from policies.brought import own_words
+from policies.fact_talk import told_in
 from policies.sentences import sentence_spans
 from policies.summary import Sentence, extract, in_prose, sentences_of
 from policies.text import SIGNS
@@ -273,17 +274,18 @@ _WORDS_MIN: Final = 2
 def sentences_told(said: Sequence[Said], most: int) -> list[Sentence]:
     """At most `most` sentences of user and assistant, and at most half of all, in their order; `turn` is an index.
 
-    Greetings, offers of help, code, what a program brought into a user's message and what was said before in the same
-    words are left out. Together they are never longer than what they were taken from.
+    Greetings, offers of help, code, what a program brought into a user's message, what is said in a part that is
+    played, pasted or only supposed, and what was said before in the same words are left out. Together they are never
+    longer than what they were taken from.
     """
     seen: set[str] = set()
     kept: list[Sentence] = []
     chars = 0
-    for place, one in enumerate(said):
+    spoken = told_in([(one.role, own_words(one.text) if one.role == "user" else one.text) for one in said])
+    for place, (one, text) in enumerate(zip(said, spoken, strict=True)):
         if one.role not in ("user", "assistant"):
             continue
         chars += len(one.text)
-        text = own_words(one.text) if one.role == "user" else one.text
         for sentence in sentences_of(prose(text), one.role, place):
             folded = sentence.text.casefold()
             if folded not in seen and not _GREETING.fullmatch(sentence.text) and not _OFFER.search(sentence.text):

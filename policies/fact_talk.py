@@ -120,6 +120,13 @@ class Talk:
             said=(*others, last if start < end else Last(name)),
         )
 
+    def told(self, role: str, text: str) -> str:
+        """What the next message tells of what happened: nothing of a part, nothing pasted or only supposed."""
+        if role != "user":
+            return "" if self.plays and role == "assistant" else text
+        start, end = self._own(text)
+        return text if start == 0 < end and not self.plays else text[start:end]
+
     def stated(self, text: str, *, said_at: datetime, speaker: str | None = None) -> Iterator[Stated]:
         """What `speaker` states in the next turn: what it says by itself, then what it says of what was said."""
         start, end = self._own(text)
@@ -196,6 +203,15 @@ class Talk:
                 now = (place[0], place[0] + len(right.words))
                 yield _Meant(before[: place[0]] + right.words + before[place[1] :], now, span)
                 return
+
+
+def told_in(said: Sequence[tuple[str, str]]) -> list[str]:
+    """Of each of these messages, role and text, the words that tell what happened."""
+    talk, told = Talk(), []
+    for role, text in said:
+        told.append(talk.told(role, text))
+        talk = talk.after(role, text)
+    return told
 
 
 @dataclass(frozen=True, slots=True)

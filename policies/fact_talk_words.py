@@ -93,7 +93,9 @@ ANNOUNCES: Final = re.compile(
     re.IGNORECASE,
 )
 ASKS_FOR_TEXT: Final = re.compile(
-    rf"\b(?:paste|share|send|provide|post|forward|copy)\b[^.!?\n]{{0,40}}\b(?:the|your|that|this|his|her|their)\b[^.!?\n]{{0,20}}\b{_TEXT}\b"
+    rf"\b(?:paste|copy)\b[^.!?\n]{{0,20}}\b(?:the|your|that|this|his|her|their)\b[^.!?\n]{{0,20}}\b{_TEXT}\b"
+    r"|\b(?:share|send|provide|post|forward)(?: me)? (?:the|your|that|his|her|their) (?:full |exact |original )?(?:text|e-?mail|mail|letter|message"
+    r"|article|transcript|chat)(?! with)\b"
     r"|\b(?:schick|schicken|füge|fügen|kopier\w*|teile|teilen)\b[^.!?\n]{0,40}\b(?:mail|text|nachricht|brief|artikel|vertrag)\b",
     re.IGNORECASE,
 )

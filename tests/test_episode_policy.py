@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 from uuid import UUID
 
@@ -283,6 +284,20 @@ def test_what_a_program_brought_and_a_trace_are_neither_told_nor_name_anybody() 
     said = talk(("user", f"The build of Lisbon fails.\n{trace}"), ("user", "Observation: I live in the basement."))
     assert [one.text for one in sentences_told(said, 8)] == ["The build of Lisbon fails."]
     assert entities_of(said) == ["Lisbon"]
+
+
+def test_what_is_said_in_a_part_or_pasted_is_not_told_as_what_happened() -> None:
+    said = talk(
+        ("user", "Let's play: I am the patient, you are the doctor."),
+        ("assistant", "Since when does the leg hurt?"),
+        ("user", "I have had diabetes for ten years."),
+        ("user", "Let's stop here, my exam is on Friday."),
+        ("user", "I'll paste the mail from my landlord now"),
+        ("user", "My name is Peter Holm and I live in Aarhus, the rent goes to a new account."),
+    )
+    told_of = " ".join(one.text for one in sentences_told(said, 8))
+    assert "my exam is on Friday" in told_of
+    assert not re.search("diabetes|leg|Holm|Aarhus|account", told_of)
 
 
 def test_files_and_addresses_are_those_touched_without_credentials() -> None:

@@ -180,6 +180,17 @@ def test_what_a_program_brought_into_a_message_is_no_word_of_the_user_in_a_summa
     )
 
 
+def test_what_was_said_in_a_part_is_in_no_summary() -> None:
+    turns = [
+        stored(0, "Let's play: I am the patient, you are the doctor."),
+        stored(1, "We decided to sell the farm in Bristol."),
+        stored(2, "End of the game, we decided to meet in Rome."),
+    ]
+    made = summary_of(SESSION, None, turns, 8)
+    assert made is not None
+    assert "Bristol" not in str((made.content, made.attributes)) and "meet in Rome" in made.content
+
+
 def test_what_came_late_takes_the_place_of_nothing_in_a_summary() -> None:
     told = [stored(0, "We marry in Oslo."), stored(1, "In May."), stored(2, "We marry in Rome.")]
     places = [Digest(bytes([n]) * 32) for n in range(4)]

@@ -22,6 +22,7 @@ from memory.model import NewMemory, Scope, SessionRef
 from memory.stored import StoredTurn, SummaryState
 from policies.brought import own_words
 from policies.episode import Said
+from policies.fact_talk import told_in
 from policies.labels import Integrity, Sensitivity, derived_integrity, derived_sensitivity
 from policies.summary import Sentence, extract, in_prose, sentences_of
 from policies.summary_kept import Kept, fitted, keep
@@ -214,7 +215,8 @@ def summary_of(
     """
     turns = newest_branch(turns)
     before, kept = (earlier.content, earlier.kept) if earlier is not None else ("", Kept())
-    said = [Said(turn.event_id, turn.role, _own(turn)) for turn in turns]
+    spoken = told_in([(turn.role, _own(turn)) for turn in turns])
+    said = [Said(turn.event_id, turn.role, text) for turn, text in zip(turns, spoken, strict=True)]
     read: list[Sentence] = sentences_of(before, "user", -1)
     for index, one in enumerate(said):
         if one.role in ("user", "assistant"):
