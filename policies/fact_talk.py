@@ -37,6 +37,7 @@ _ANSWER_WORDS_MAX: Final = 8
 _SPEAKERS_MAX: Final = 8
 _ALIKE_CHARS: Final = 3
 _WORD_CHARS: Final = 30  # a shorter turn ("thanks a lot!") leaves what was said before it the last that was said
+_SAME_END_CHARS: Final = 40
 _CONFIDENCE: Final = 0.7
 _KIN: Final = re.compile(
     rf"\b(?:my|our) (?:(?:older|younger|little|big) )?(?:{KIN_ONE}|{KIN_MANY})(?![\w-])", re.IGNORECASE
@@ -125,7 +126,7 @@ class Talk:
         if role != "user":
             return "" if self.plays and role == "assistant" else text
         start, end = self._own(text)
-        return text if start == 0 < end and not self.plays else text[start:end]
+        return text if start == 0 < end and not self.plays else text[start:end].lstrip(" ,.;:!)")
 
     def stated(self, text: str, *, said_at: datetime, speaker: str | None = None) -> Iterator[Stated]:
         """What `speaker` states in the next turn: what it says by itself, then what it says of what was said."""
@@ -150,8 +151,8 @@ class Talk:
         if len(text) > CHARS_MAX:
             return (0, 0) if self.announced or self.plays else (0, len(text))
         if self.plays:
-            found = words.ENDS_PLAY.search(text) or words.ASIDE.search(text)
-            return (found.start(), len(text)) if found else (0, 0)
+            aside = words.ASIDE.search(text)
+            return (_end_of_play(text) or (aside.start() if aside else len(text))), len(text)
         if self.announced and _is_pasted(text):
             return 0, 0
         opened = words.PLAYS.search(text)
@@ -203,6 +204,14 @@ class Talk:
                 now = (place[0], place[0] + len(right.words))
                 yield _Meant(before[: place[0]] + right.words + before[place[1] :], now, span)
                 return
+
+
+def _end_of_play(text: str) -> int:
+    """Where a text has said that the play ends, in however many words; 0 where it does not."""
+    reached = 0
+    while found := words.ENDS_PLAY.search(text, reached, reached + _SAME_END_CHARS if reached else len(text)):
+        reached = found.end()
+    return reached
 
 
 def told_in(said: Sequence[tuple[str, str]]) -> list[str]:

@@ -188,6 +188,8 @@ def test_what_is_said_in_a_part_is_nobodys_statement_until_the_play_ends(opening
     play = (opening, "Good morning.", "I'm allergic to penicillin and I live in Bristol.", "I see.")
     assert stated(*play[:3]) == [] and stated(*play, "I am 67 years old.") == []
     assert stated(*play, "ok, let's stop here. I'm from Poland.") == [("user", "comes_from", "poland")]
+    assert stated(*play, "ok stop. end of roleplay. I am from Poland") == [("user", "comes_from", "poland")]
+    assert stated(*play, "Ok Rollenspiel Ende. Ich wohne übrigens in Kiel") == [("user", "lives_in", "kiel")]
     assert stated(*play, "let's stop here", "Okay.", "I'm from Poland.") == [("user", "comes_from", "poland")]
     assert stated(*play, "(in real life I'm from Poland)", "Ah.", "I am 67 years old.") == []
 
