@@ -38,6 +38,7 @@ _SPEAKERS_MAX: Final = 8
 _ALIKE_CHARS: Final = 3
 _WORD_CHARS: Final = 30  # a shorter turn ("thanks a lot!") leaves what was said before it the last that was said
 _SAME_END_CHARS: Final = 40
+_RIGHT_CHARS_MAX: Final = 200
 _CONFIDENCE: Final = 0.7
 _KIN: Final = re.compile(
     rf"\b(?:my|our) (?:(?:older|younger|little|big) )?(?:{KIN_ONE}|{KIN_MANY})(?![\w-])", re.IGNORECASE
@@ -115,7 +116,7 @@ class Talk:
             last = Last(name, own, sources)
         others = tuple(one for one in self.said if one.name != name)[-_SPEAKERS_MAX:]
         return Talk(
-            plays=words.PLAYS.search(own) is not None or (self.plays and words.ENDS_PLAY.search(own) is None),
+            plays=_opens_play(own) is not None or (self.plays and words.ENDS_PLAY.search(own) is None),
             announced=self._announced_after(own, text),
             supposed=self._supposes_after(own),
             said=(*others, last if start < end else Last(name)),
@@ -155,7 +156,7 @@ class Talk:
             return (_end_of_play(text) or (aside.start() if aside else len(text))), len(text)
         if self.announced and _is_pasted(text):
             return 0, 0
-        opened = words.PLAYS.search(text)
+        opened = _opens_play(text)
         end = opened.start() if opened else len(text)
         if self.supposed > 1 or (self.supposed and words.GOES_ON.match(text)):
             real = words.REALLY.search(text)
@@ -163,7 +164,7 @@ class Talk:
         return 0, end
 
     def _announced_after(self, own: str, text: str) -> int:
-        if words.ANNOUNCES.search(own) and "\n\n" not in own.strip():
+        if _has_any(own, words.OF_ANNOUNCING) and words.ANNOUNCES.search(own) and "\n\n" not in own.strip():
             return _ANNOUNCED_TURNS
         return 0 if self.announced and _is_pasted(text) else max(0, self.announced - 1)
 
@@ -181,12 +182,15 @@ class Talk:
         before = self._last(speaker).text
         if not before:
             return
-        stated = [one for one in facts_in(before, said_at=said_at, speaker=speaker) if one.subject != "it"]
-        if not stated:
+        meant = next(self._put_right(text, speaker, said_at), None)
+        back = next(_takes_back(text), None)
+        if meant is None and back is None:
             return
-        for meant in self._put_right(text, speaker, said_at):
+        stated = [one for one in facts_in(before, said_at=said_at, speaker=speaker) if one.subject != "it"]
+        if meant is not None:
             yield from _instead(stated, facts_in(meant.text, said_at=said_at, speaker=speaker), meant.span)
-        yield from _taken_back(stated, before, text)
+        if back is not None and not (back["that"] and _asks(before)):
+            yield from _taken_back(stated, before, back)
 
     def _put_right(self, text: str, name: str | None, said_at: datetime) -> Iterator[_Meant]:
         """The speaker's last turn with what this one puts right in it, at most once."""
@@ -194,7 +198,7 @@ class Talk:
         if not before or len(before) > CHARS_MAX or not text:
             return
         for start, end in sentence_spans(text)[:_SENTENCES_READ]:
-            right = _right_in(text[start:end])
+            right = _right_in(text[start:end]) if _may_correct(text, start, end) else None
             if right is None:
                 continue
             stated = [one for one in facts_in(before, said_at=said_at) if one.subject != "it"]
@@ -204,6 +208,23 @@ class Talk:
                 now = (place[0], place[0] + len(right.words))
                 yield _Meant(before[: place[0]] + right.words + before[place[1] :], now, span)
                 return
+
+
+def _has_any(text: str, some: Sequence[str]) -> bool:
+    """Whether a text has one of these words: without it a long pattern is not tried."""
+    folded = text.casefold()
+    return any(one in folded for one in some)
+
+
+def _opens_play(text: str) -> re.Match[str] | None:
+    return words.PLAYS.search(text) if _has_any(text, words.OF_PLAYING) else None
+
+
+def _may_correct(text: str, start: int, end: int) -> bool:
+    """Whether a sentence is short and opens as one that puts something right, or denies something."""
+    if end - start > _RIGHT_CHARS_MAX:
+        return False
+    return words.MAY_CORRECT.match(text, start, end) is not None or _has_any(text[start:end], words.OF_DENYING)
 
 
 def _end_of_play(text: str) -> int:
@@ -357,19 +378,22 @@ def _instead(stated: Sequence[Fact], meant: Sequence[Fact], span: tuple[int, int
             yield _denied(fact, f"It is not so that {shown}", span)
 
 
-def _taken_back(stated: Sequence[Fact], before: str, text: str) -> Iterator[Fact]:
-    """What the turn says was not so, or is not to be remembered."""
+def _takes_back(text: str) -> Iterator[re.Match[str]]:
+    """Where the turn says that something was not so, or is not to be remembered."""
     for start, end in sentence_spans(text)[:_SENTENCES_READ]:
         found = words.TAKES_BACK.match(text, start, end)
-        if found is None or (found["that"] and (not words.NO_MORE.match(text, found.end(), end) or _asks(before))):
-            continue
-        about = set(_WORD.findall((found["about"] or "").casefold()))
-        for fact in stated:
-            told = f"{fact.statement} {before[slice(*fact.span)]}".casefold()
-            if not fact.negated and (not about or any(word in told for word in about)):
-                of = f"{'' if fact.subject == 'user' else f'{fact.subject} '}{fact.predicate}".replace("_", " ")
-                yield _denied(fact, f"The user took back what they had said: {of}.", found.span())
-        return
+        if found is not None and (not found["that"] or words.NO_MORE.match(text, found.end(), end)):
+            yield found
+
+
+def _taken_back(stated: Sequence[Fact], before: str, back: re.Match[str]) -> Iterator[Fact]:
+    """What is so no more."""
+    about = set(_WORD.findall((back["about"] or "").casefold()))
+    for fact in stated:
+        told = f"{fact.statement} {before[slice(*fact.span)]}".casefold()
+        if not fact.negated and (not about or any(word in told for word in about)):
+            of = f"{'' if fact.subject == 'user' else f'{fact.subject} '}{fact.predicate}".replace("_", " ")
+            yield _denied(fact, f"The user took back what they had said: {of}.", back.span())
 
 
 def _asks(text: str) -> bool:

@@ -58,6 +58,18 @@ PLAYS: Final = re.compile(
     rf"|{_BOTH}",
     re.IGNORECASE,
 )
+# Without one of these nothing of that is said.
+OF_PLAYING: Final = (
+    "role", "play", "pretend", "believe", "let's act", "story", "tale", "adventure", "scene", "you are", "you're", "you'll", "you will",
+    "you can be", "rollenspiel", "lass uns", "du bist", "du spielst", "jou", "faisons", "tu es", "jug", "hagamos", "vamos", "eres", "serás",
+    "扮演", "演", "当", "當", "ロールプレイ", "ごっこ",
+)  # fmt: skip
+OF_ANNOUNCING: Final = (
+    "paste", "copy", "send", "post", "forward", "share", "drop", "show", "give", "comes", "coming", "next message", "follows", "schicke",
+    "kopiere", "füge", "leite", "sende", "kommt", "folgt", "colle", "copie", "envoie", "transfère", "pego", "copio", "paso", "mando",
+    "envío", "发", "發", "贴", "貼", "转", "轉", "送", "コピー",
+)  # fmt: skip
+OF_DENYING: Final = (" not ", "n't ", "nicht", " pas ", "sondern")
 # "In real life I am a nurse": that is so, and the play goes on.
 ASIDE: Final = re.compile(
     r"\b(?:in real life|irl|out of character|ooc|in reality|the real me|im (?:echten|wirklichen) leben|in wirklichkeit|in echt"
@@ -144,6 +156,11 @@ CORRECTS: Final = re.compile(
     rf"{_OPENERS}{_NOT_BUT}{_OF}(?P<link>{_LINKS}){_PREPOSITION}(?P<right>[^,;:.!?\n()]{{1,40}}?(?:[.,]\d+)*)"
     r"(?P<behind>(?:,? (?:and )?not (?P<wrong2>[^,;.!?\n]{1,40}))?(?:[,;:.!?\n(].{0,160})?)",
     re.IGNORECASE | re.DOTALL,
+)
+MAY_CORRECT: Final = re.compile(
+    rf"\W*(?:{STRONG}|{WEAK}|it's|its|it is|it was|that's|(?:it )?should be|es ist|das ist|c'est|es|ist|was|spelled|spelt|written|called"
+    r"|not|vivo|trabajo|啊|哦|不对|不對|不是|说错|說錯|我说错|我說錯|我是说|我是說|我的意思|应该|應該|抱歉|对不起|對不起|更正|あ|いや|すみません|ごめん|間違え|訂正|失礼)",
+    re.IGNORECASE,
 )
 CORRECTS_CJK: Final = re.compile(
     r"\s*(?:(?:啊|哦|不对|不對|不是|说错了|說錯了|我说错了|我說錯了|我是说|我是說|我的意思是|应该是|應該是|抱歉|对不起|對不起|更正)[，,：:。 ]*)+(?:是)?(?P<zh>[\u4e00-\u9fff]{2,8})[。！!]?"
