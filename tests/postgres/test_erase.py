@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -74,7 +75,7 @@ from memory.read.conversation import CUT, WITHDRAWN, scope_key
 from memory.read.working import Known
 from memory.stored import MemoryChange
 from memory.telemetry import Metrics
-from memory.write.facts import facts_of
+from memory.write.facts import facts_of, spoken
 from memory.write.procedures import procedures_of
 from memory.write.summarise import DueSummary, Summariser, summary_of
 from memory.write.tombstones import digests_of, given_of
@@ -495,6 +496,19 @@ async def test_a_fact_with_other_turns_behind_it_is_learnt_again(bench: Bench) -
     bench.parts = replace(bench.parts, anew=anew_of(bench))
     assert (await bench.run(await bench.ask("memory", str(first), ada))).receipt["complete"]
     assert semantic(bench) == kept
+
+
+@pytest.mark.parametrize(("which", "left"), [(0, set()), (2, {"The user's flight is on Monday."})])
+async def test_what_was_put_right_goes_with_either_of_its_turns(bench: Bench, which: int, left: set[str]) -> None:
+    ada = bench.stores.scope("ada")
+    one = exchange(ada, "s", 0, ("My flight is on Monday.", "Okay.", "Sorry, Tuesday."))
+    find = partial(facts_of, talk=[spoken(turn) for turn in one.turns])
+    facts = await Learning(find, lambda _: [], Words(), Words(), {}, lambda: T0).facts(one.turns)
+    await bench.stores.write.commit(replace(one, facts=facts), now=T0)
+    assert semantic(bench) == {"The user's flight is on Tuesday."}
+    bench.parts = replace(bench.parts, anew=anew_of(bench))
+    assert (await bench.run(await bench.ask("memory", str(one.memories[which].memory_id), ada))).receipt["complete"]
+    assert semantic(bench) == left
 
 
 @pytest.mark.parametrize("how", ["deleted", "rejected"])
