@@ -271,6 +271,20 @@ def test_a_reader_that_is_gone_is_no_fault_to_speak_of() -> None:
     os.close(writer)
 
 
+@pytest.mark.parametrize("words", [("artifacts", "get", "a"), ("documents", "list")])
+def test_a_reader_that_leaves_in_the_middle_is_no_fault_to_speak_of(words: tuple[str, ...]) -> None:
+    """More than a pipe holds: it is written while the command is at it, not at its end."""
+    found = [{**DOCUMENT, "name": "n" * 1000}] * 300
+    reader, writer = os.pipe()
+    os.close(reader)
+    with answering(whole({"data": found, "next_cursor": None})) as url:
+        with started(*words, "--url", url, stdout=writer) as process:
+            assert process.wait(20) == 1
+            assert process.stderr is not None
+            assert process.stderr.read() == b""
+    os.close(writer)
+
+
 @pytest.mark.parametrize("words", [("init", "--force"), ("sessions",), ("doctor", "--upstream", "nothing")])
 def test_a_full_disk_is_told_in_a_line(words: tuple[str, ...], tmp_path: Path) -> None:
     with answering(whole({"data": [], "next_cursor": None})) as url, open("/dev/full", "wb") as full:

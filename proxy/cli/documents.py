@@ -64,6 +64,8 @@ def run_documents(options: argparse.Namespace) -> int:
     """Run the verb that was asked for."""
     try:
         code: int = options.run_verb(Client(options), options)
+    except BrokenPipeError:  # whoever read the output is gone
+        raise
     except (CallFailed, OSError) as fault:
         sys.stderr.write(f"memory-proxy: {fault}\n")
         return 1
@@ -88,6 +90,8 @@ def _add(client: Client, options: argparse.Namespace) -> int:
         try:
             record = _sent(client, path, options)
             failed += not _followed(client, record, path.name, wait=not options.no_wait)
+        except BrokenPipeError:
+            raise
         except (CallFailed, OSError) as fault:
             sys.stderr.write(printable(f"{path.name}: {fault}\n"))
             failed += 1

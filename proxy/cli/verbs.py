@@ -52,6 +52,8 @@ def run_verb(options: argparse.Namespace, told: Callable[[str, Mapping[str, Any]
     """Do what the verb says, and tell its answer by lines. 1: it cannot be, with the service's own sentence."""
     try:
         answer = options.act(Client(options), options)
+    except BrokenPipeError:  # whoever reads the bytes of a file is gone
+        raise
     except (CallFailed, OSError) as fault:
         sys.stderr.write(f"memory-proxy: {fault}\n")
         return 1
