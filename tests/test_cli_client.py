@@ -277,11 +277,11 @@ def test_a_reader_that_leaves_in_the_middle_is_no_fault_to_speak_of(words: tuple
     found = [{**DOCUMENT, "name": "n" * 1000}] * 300
     reader, writer = os.pipe()
     os.close(reader)
-    with answering(whole({"data": found, "next_cursor": None})) as url:
-        with started(*words, "--url", url, stdout=writer) as process:
-            assert process.wait(20) == 1
-            assert process.stderr is not None
-            assert process.stderr.read() == b""
+    served = whole({"data": found, "next_cursor": None})
+    with answering(served) as url, started(*words, "--url", url, stdout=writer) as process:
+        assert process.wait(20) == 1
+        assert process.stderr is not None
+        assert process.stderr.read() == b""
     os.close(writer)
 
 
@@ -640,6 +640,18 @@ def test_what_is_remembered_does_not_steer_the_terminal(
     shown = capsys.readouterr().out
     assert "one \ufffd]0;owned\ufffd \ufffd2J two" in shown
     assert not {"\x1b", "\x07", "\x9b"} & set(shown)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("tasks", "list"), ("entities", "list"), ("artifacts", "list"), ("documents", "list"), ("sessions",),
+     ("memories", "review"), ("preferences",)],
+)  # fmt: skip
+def test_a_list_in_which_nothing_is_says_so(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    """Who looks into a new store for the first time would not know whether the command had worked."""
+    with answering(whole({"data": [], "next_cursor": None})) as url:
+        assert main([*words, "--url", url]) == 0
+    assert capsys.readouterr() == ("none yet\n", "")
 
 
 def test_a_title_makes_no_row_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:

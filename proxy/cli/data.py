@@ -15,7 +15,7 @@ from typing import IO, Any
 from proxy.cli import why
 from proxy.cli.chat_words import printable
 from proxy.cli.client import CallFailed, Client, quoted
-from proxy.cli.shown import say_more, show, show_all
+from proxy.cli.shown import NONE, say_more, show, show_all
 from proxy.cli.whole_file import whole_file
 
 _TEXT_CHARS = 100
@@ -191,7 +191,7 @@ def _table(page: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], columns: 
     for row in rows:
         show("  ".join(_short(str(row.get(column, ""))) for column in columns))
     if not rows:
-        sys.stdout.write("none yet\n")
+        show(NONE)
     say_more(page)
     return 0
 

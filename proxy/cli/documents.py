@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from proxy.cli.chat_words import printable
 from proxy.cli.client import CallFailed, Client, quoted
-from proxy.cli.shown import say_more, show
+from proxy.cli.shown import NONE, say_more, show
 from proxy.cli.why import short
 
 TEACHES: Final = """\
@@ -147,7 +147,7 @@ def _list(client: Client, options: argparse.Namespace) -> int:
         state = "" if one["upload"]["status"] == "done" else f"  {one['upload']['status']}"
         show(f"{one['id']}  {one['chunks']:5} chunks  {one['media_type']:24.24}  {one['name']}{state}")
     if not answer["data"]:
-        sys.stdout.write("none yet\n")
+        show(NONE)
     say_more(answer)
     return 0
 

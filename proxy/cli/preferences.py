@@ -11,7 +11,7 @@ import sys
 from typing import Any, Final
 
 from proxy.cli.client import CallFailed, Client, with_service
-from proxy.cli.shown import show_all
+from proxy.cli.shown import NONE, show_all
 
 TEACHES: Final = """\
   memory-proxy preferences                    what holds, strongest first, with how often it was said
@@ -47,7 +47,7 @@ def run_preferences(options: argparse.Namespace) -> int:
     if options.json:
         sys.stdout.write(json.dumps(answer, indent=2) + "\n")
     else:
-        show_all(map(_line, _rows(answer)))
+        show_all([*map(_line, _rows(answer))] or [NONE])
         if answer.get("more"):
             sys.stderr.write("these were said last; there are more\n")
     return 0

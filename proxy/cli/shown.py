@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from proxy.cli.chat_words import printable
+
+NONE: Final = "none yet"
+"""What is said in place of a list in which nothing is."""
 
 
 def show(*lines: str) -> None:
