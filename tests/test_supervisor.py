@@ -804,6 +804,7 @@ async def test_in_a_log_of_json_what_people_are_told_is_json_too(monkeypatch: py
         await asyncio.sleep(0.05)
     settings = load_settings(None, {"data.dir": "/proc/no/such"}, {})
     assert run_supervisor(settings, {}, err=log) == 1
+    assert '"event":"waiting"' in log.getvalue()  # as the other processes write theirs: one search finds all of them
     waiting, cannot = map(json.loads, log.getvalue().splitlines())
     assert (waiting["event"], waiting["what"], waiting["seconds"]) == ("waiting", "long", 0)
     assert (cannot["event"], cannot["level"]) == ("cannot_start", "error")

@@ -33,9 +33,8 @@ class Journal:
             return
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         if self.format == "json":
-            line = json.dumps(
-                {"time": now, "level": level, "part": "supervisor", "event": event, **fields}, default=str
-            )
+            said = {"time": now, "level": level, "part": "supervisor", "event": event, **fields}
+            line = json.dumps(said, default=str, separators=(",", ":"))  # as the other processes write theirs
         else:
             line = f"{now} {level} supervisor: {event}" + "".join(f" {key}={value}" for key, value in fields.items())
         self.say(line)
