@@ -28,7 +28,7 @@ from memory.errors import (
     StartFailed,
     StoreUnavailable,
 )
-from memory.telemetry import configure_logging, event
+from memory.telemetry import configure_logging, event, last_words
 
 log = logging.getLogger("memory_proxy.memory")
 TRY_AGAIN: Final = 75
@@ -56,17 +56,20 @@ def main() -> int:
 
 
 def _ran(given: argparse.Namespace) -> int:
+    form = "text"  # who gives a command beside the service reads its answer
     try:
         settings = settings_from_environ(os.environ)
         configure_logging(settings.log.level, settings.log.format)
-        if given.what not in OF_THE_SERVICE:
+        if given.what in OF_THE_SERVICE:
+            form = settings.log.format
+        else:
             _has_its_key(settings)
         return _command(given.what)(settings, given)
     except (StoreUnavailable, QueueUnavailable, EmbedderUnavailable, LeaseLost) as fault:
         event(log, "not_there_yet", logging.WARNING, what=given.what, fault=str(fault))
         return TRY_AGAIN
     except (ConfigInvalid, ModelFileInvalid, StartFailed) as fault:
-        sys.stderr.write(f"memory-proxy {given.what}: {fault}\n")
+        last_words(given.what, fault, form)
         return 2
 
 

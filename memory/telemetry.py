@@ -133,6 +133,14 @@ def event(log: logging.Logger, name: str, /, level: int = logging.INFO, **fields
         log.log(level, name, extra={"fields": fields})
 
 
+def last_words(what: str, fault: Exception, form: str) -> None:
+    """Why a process ends, in words to people; in a log of JSON that nobody sits before, a line like all others."""
+    if form == "json" and not sys.stderr.isatty():
+        event(log, "cannot_go_on", logging.ERROR, what=what, reason=str(fault))
+    else:
+        sys.stderr.write(f"memory-proxy {what}: {fault}\n")
+
+
 def place_of(fault: BaseException) -> str:
     """Where a fault arose, file and line: what a log may say of it, since its text may quote what was stored."""
     frames = traceback.extract_tb(fault.__traceback__)

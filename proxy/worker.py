@@ -25,7 +25,7 @@ from memory.beside import beside, kept_going
 from memory.config import Settings, settings_from_environ
 from memory.errors import ConfigInvalid, MemoryProxyFault, ModelFileInvalid, StartFailed
 from memory.serving import ModelMoved
-from memory.telemetry import Metrics, configure_logging, event
+from memory.telemetry import Metrics, configure_logging, event, last_words
 from proxy.app import build_app
 from proxy.collector import warm
 from proxy.guarded import GuardedSite, Patience
@@ -54,7 +54,7 @@ def main() -> int:
     try:
         uvloop.run(serve(settings))
     except (ConfigInvalid, ModelFileInvalid, StartFailed) as fault:
-        sys.stderr.write(f"memory-proxy worker: {fault}\n")
+        last_words("worker", fault, settings.log.format)
         return 2
     return 0
 

@@ -6,6 +6,7 @@ import io
 import json
 import logging
 import re
+import sys
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -13,7 +14,11 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import make_mocked_request
 
+import memory.__main__
+import proxy.worker
 from memory.catalogue import Stage
+from memory.config import Settings
+from memory.errors import StartFailed
 from memory.passage import AT_HAND, Facts, Passage, lap, note, took
 from memory.telemetry import Metrics, configure_logging, event
 from proxy.generation import Generation
@@ -243,3 +248,27 @@ def test_a_model_named_over_two_lines_forges_no_line(form: str, capsys: pytest.C
     assert "\x1b" not in said
     if form == "json":
         assert json.loads(said)["route"] == "chat"
+
+
+@pytest.mark.parametrize("program", ["memory migrate", "proxy.worker"])
+def test_why_a_process_ends_is_a_line_of_the_log_like_all_others(
+    program: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """'The reason is above', says the supervisor: above stood a line that no collector of JSON could read."""
+
+    def fails(*_: object) -> None:
+        raise StartFailed("the master key is short; restore it")
+
+    for place in ("memory.__main__", "proxy.worker"):
+        monkeypatch.setattr(f"{place}.settings_from_environ", lambda _: Settings())
+    monkeypatch.setattr("memory.__main__._command", fails)
+    monkeypatch.setattr("proxy.worker.serve", fails)
+    monkeypatch.setattr(sys, "argv", program.split())
+    before = logging.getLogger().handlers[:]
+    try:
+        assert (proxy.worker.main if program == "proxy.worker" else memory.__main__.main)() == 2
+    finally:
+        logging.getLogger().handlers[:] = before
+    said = json.loads(capsys.readouterr().err)
+    assert (said["event"], said["level"]) == ("cannot_go_on", "error")
+    assert said["reason"] == "the master key is short; restore it"
