@@ -32,7 +32,7 @@ from memory.adapters.redis_queue import RedisQueue
 from memory.config import Settings
 from memory.config_sections import Database, Worker
 from memory.errors import QueueUnavailable, StoreUnavailable
-from proxy.cli import check_machine, check_model, check_stores, check_upstream
+from proxy.cli import check_machine, check_model, check_start, check_stores, check_upstream
 from proxy.cli.checks import Check, Finding, Findings, as_json, as_text, failed, findings_of
 from proxy.cli.client import Client
 from proxy.cli.examination import configuration
@@ -90,7 +90,17 @@ async def test_a_healthy_installation_has_no_failure_and_exits_with_0() -> None:
     assert ran.returncode == 0, ran.stdout + ran.stderr
     lines = ran.stdout.splitlines()[:-2]
     assert all(LINE.match(line) for line in lines), ran.stdout
-    for part in ("configuration", "python", "disk", "embedded Postgres", "pgvector", "embedding model", "clock"):
+    parts = (
+        "configuration",
+        "python",
+        "disk",
+        "embedded Postgres",
+        "pgvector",
+        "embedding model",
+        "clock",
+        "master key",
+    )
+    for part in (*parts, "clock", "erasure journal"):
         assert f"  {part}  " in ran.stdout
     assert not data.exists(), "the doctor makes nothing"
 
@@ -173,6 +183,44 @@ def test_a_directory_of_something_else_is_refused(tmp_path: Path) -> None:
     finding = named(check_machine.data_directory(tmp_path, Settings()), "data directory")
     assert finding.level == "FAIL"
     assert "thesis.tex" in finding.found
+
+
+@pytest.mark.parametrize(
+    ("held", "mode", "given", "level", "says"),
+    [
+        (None, 0o600, None, "FAIL", "no DIR/master.key, and DIR holds a store"),
+        (b"k" * 31, 0o600, None, "FAIL", "has 31 bytes"),
+        (b"k" * 32, 0o644, None, "FAIL", "chmod 600"),
+        (b"k" * 32, 0o600, None, "ok", "DIR/master.key"),
+        (None, 0o600, "eHg=", "FAIL", "MEMORY_PROXY_MASTER_KEY holds 2 bytes"),
+        (None, 0o600, "a2tra2tra2tra2tra2tra2tra2tra2tra2tra2tra2s=", "ok", "MEMORY_PROXY_MASTER_KEY"),
+    ],
+)
+def test_a_master_key_that_no_start_takes_is_found_before_it(
+    held: bytes | None, mode: int, given: str | None, level: str, says: str, tmp_path: Path
+) -> None:
+    (tmp_path / "pg").mkdir()
+    (tmp_path / "pg" / "PG_VERSION").write_text("18\n")
+    if held is not None:
+        (tmp_path / "master.key").write_bytes(held)
+        (tmp_path / "master.key").chmod(mode)
+    environ = {} if given is None else {"MEMORY_PROXY_MASTER_KEY": given}
+    (finding,) = check_start.master(tmp_path, Settings(), environ)
+    assert finding.level == level and says.replace("DIR", str(tmp_path)) in finding.found
+    assert (tmp_path / "master.key").exists() == (held is not None), "the doctor makes nothing"
+
+
+def test_what_else_a_start_refuses_is_found_before_it(tmp_path: Path) -> None:
+    nowhere = settings_with(encryption={"master_key_file": str(tmp_path / "none" / "key")})
+    (finding,) = check_start.master(tmp_path, nowhere, {})
+    assert (finding.level, "is no directory" in finding.found) == ("FAIL", True)
+    (finding,) = check_start.erasures(tmp_path, settings_with(erasure={"journal": str(tmp_path)}))
+    assert (finding.level, "Is a directory" in finding.found) == ("FAIL", True)
+    assert check_start.cluster(tmp_path, Settings()) == []
+    (tmp_path / "pg").mkdir()
+    (tmp_path / "pg" / "PG_VERSION").write_text("17\n")
+    (finding,) = check_start.cluster(tmp_path, Settings())
+    assert (finding.level, "dump it" in finding.found) == ("FAIL", True)
 
 
 def test_the_holder_of_the_data_directory_is_named(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from memory.config import ENV_PREFIX, Settings, data_dir_of, fields_of
 from memory.config_file import parse_config
 from memory.config_text import is_secret
 from memory.errors import ConfigInvalid
-from proxy.cli import check_cache, check_machine, check_model, check_stores, check_upstream
+from proxy.cli import check_cache, check_machine, check_model, check_start, check_stores, check_upstream
 from proxy.cli.become import hear_interrupts, told_options
 from proxy.cli.checks import Check, Finding, Findings, as_json, as_text, failed, findings_of, in_thread
 from proxy.cli.serve import settings_of
@@ -80,6 +80,9 @@ def checks_of(options: Namespace, environ: Mapping[str, str]) -> list[Check]:
         *general,
         in_thread("clock", partial(check_machine.clock, root)),
         in_thread("data directory", partial(check_machine.data_directory, root, settings)),
+        in_thread("embedded cluster", partial(check_start.cluster, root, settings)),
+        in_thread("master key", partial(check_start.master, root, settings, environ)),
+        in_thread("erasure journal", partial(check_start.erasures, root, settings)),
         in_thread(f"port {settings.listen.port}", partial(check_machine.port, settings, root)),
     ]
     if settings.database.url is None:

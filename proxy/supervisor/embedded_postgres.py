@@ -96,15 +96,9 @@ class EmbeddedPostgres:
 
     async def prepare(self) -> None:
         """Make the cluster where there is none, check its version, write who may connect. Raises StartFailed."""
-        version = self.data.pg / "PG_VERSION"
-        if not version.exists():
+        if cluster_version(self.data.pg) is None:
             await self._initialise()
-        found = version.read_text().strip()
-        if found != MAJOR:
-            raise StartFailed(
-                f"{self.data.pg} holds a cluster of Postgres {found}, the embedded server is {MAJOR}: dump it with the "
-                "version that wrote it, start on an empty --data-dir and load the dump"
-            )
+        require_version(self.data.pg)
         make_owned(self.data.pg, self.data.account)  # Postgres refuses one that a volume's fsGroup has opened
         self._write_access(self.data.pg)
 
@@ -192,6 +186,21 @@ class EmbeddedPostgres:
             _replace(path, text)
             if self.data.account is not None:
                 os.chown(path, self.data.account.uid, self.data.account.gid)
+
+
+def cluster_version(pg: Path) -> str | None:
+    """The major version of the cluster that lies there; None: there is none."""
+    version = pg / "PG_VERSION"
+    return version.read_text().strip() if version.exists() else None
+
+
+def require_version(pg: Path) -> None:
+    """Return where the embedded server can read the cluster. Raises StartFailed."""
+    if (found := cluster_version(pg)) != MAJOR:
+        raise StartFailed(
+            f"{pg} holds a cluster of Postgres {found}, the embedded server is {MAJOR}: dump it with the version that "
+            "wrote it, start on an empty --data-dir and load the dump"
+        )
 
 
 def postgres_url(data: DataDir, role: str) -> str:
