@@ -15,6 +15,9 @@ import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 FILE_BYTES_MAX = 1_048_576
+_QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
+# What PyYAML may quote that tells nothing of a value: a character, an escape, a name of the grammar.
+_OF_YAML = re.compile(r"(['\"])(?:.|\\.|<[a-z ]+>)\1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,6 +158,9 @@ def _syntax_problem(error: yaml.YAMLError, name: str) -> Problem:
     """The place and nature of a syntax error, without the file's text: a line may hold a secret."""
     if not isinstance(error, yaml.MarkedYAMLError) or error.problem_mark is None:
         return Problem(name, "", "not YAML: a character that may not stand in a file")
-    quoted = re.sub(r"(['\"]).{2,}?\1", "'…'", error.problem or "cannot be read")
+    quoted = _QUOTED.sub(
+        lambda found: found[0] if _OF_YAML.fullmatch(found[0]) else "'…'", error.problem or "cannot be read"
+    )
     mark = error.problem_mark
-    return Problem(f"{name}:{mark.line + 1}", "", f"not YAML (column {mark.column + 1}): {quoted}")
+    remedy = "; it is a tab, and only spaces indent" if "'\\t'" in quoted else ""
+    return Problem(f"{name}:{mark.line + 1}", "", f"not YAML (column {mark.column + 1}): {quoted}{remedy}")
