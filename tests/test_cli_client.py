@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -294,6 +295,30 @@ def test_a_full_disk_is_told_in_a_line(words: tuple[str, ...], tmp_path: Path) -
             assert process.stderr is not None
             said = process.stderr.read()
     assert said.startswith(b"memory-proxy: ") and b"No space left on device" in said and said.count(b"\n") == 1, said
+
+
+@pytest.mark.parametrize(("file", "says"), [("x" * 300, "File name too long"), (".", "Is a directory")])
+def test_a_file_that_can_be_none_is_told_by_init(file: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["init", file, "--force"]) == 1
+    assert main(["init", file]) == 1
+    first, second = capsys.readouterr().err.splitlines()
+    assert says in first and second.startswith("memory-proxy: ")
+
+
+def test_a_configuration_stays_where_init_finds_no_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`init --force` had emptied it by then, and the next start would have been one with the defaults."""
+    (tmp_path / "config.yaml").write_text("listen:\n  port: 1\n")
+    monkeypatch.chdir(tmp_path)
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, limit[1]))
+        assert main(["init", "--force"]) == 1
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        signal.signal(signal.SIGXFSZ, before)
+    assert (tmp_path / "config.yaml").read_text() == "listen:\n  port: 1\n"
+    assert [one.name for one in tmp_path.iterdir()] == ["config.yaml"]
 
 
 @pytest.mark.parametrize("words", [("import", "--help"), ("doctor", "--upstream", "nothing")])

@@ -8,6 +8,7 @@ import sys
 
 from memory.config import Settings, load_settings, render_config
 from memory.errors import ConfigInvalid
+from proxy.cli.whole_file import whole_file
 from proxy.supervisor.supervisor import run_supervisor
 
 
@@ -35,11 +36,12 @@ def run_serve(options: argparse.Namespace) -> int:
 
 def run_init(options: argparse.Namespace) -> int:
     """Write the commented configuration."""
-    if options.file.exists() and not options.force:
-        sys.stderr.write(f"memory-proxy: {options.file} exists; --force overwrites it\n")
-        return 1
     try:
-        options.file.write_text(render_config(Settings()), encoding="utf-8")
+        if options.file.exists() and not options.force:
+            sys.stderr.write(f"memory-proxy: {options.file} exists; --force overwrites it\n")
+            return 1
+        with whole_file(options.file) as file:
+            file.write(render_config(Settings()).encode())
     except OSError as fault:
         sys.stderr.write(f"memory-proxy: cannot write {options.file}: {fault.strerror}\n")
         return 1
