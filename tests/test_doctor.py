@@ -32,6 +32,7 @@ from memory.adapters.redis_queue import RedisQueue
 from memory.config import Settings
 from memory.config_sections import Database, Worker
 from memory.errors import QueueUnavailable, StoreUnavailable
+from memory.ports import QueueDepth
 from proxy.cli import check_machine, check_model, check_start, check_stores, check_upstream
 from proxy.cli.checks import Check, Finding, Findings, as_json, as_text, failed, findings_of
 from proxy.cli.client import Client
@@ -448,8 +449,23 @@ async def test_a_user_that_may_not_ask_for_info_is_not_said_to_be_wrong(valkey: 
     await queue.prepare()
     await queue.ping_as_promised()
     await queue.close()
-    (found,) = await check_stores.redis(settings_with(redis={"url": SecretStr(url)}))
+    found, waits = await check_stores.redis(settings_with(redis={"url": SecretStr(url)}))
     assert (found.level, "INFO" in found.found) == ("warn", True), found
+    assert (waits.level, waits.found) == ("ok", "0 exchanges are not stored yet")
+
+
+@pytest.mark.parametrize(
+    ("depth", "level", "says"),
+    [
+        (QueueDepth(7, 1, 0, 0, 59.0), "ok", "8 exchanges are not stored yet"),
+        (QueueDepth(7, 1, 0, 0, 61.0), "warn", "the oldest for 61 s"),
+        (QueueDepth(0, 0, 0, 3, 0.0), "warn", "3 exchanges could not be stored"),
+    ],
+)
+def test_exchanges_that_nobody_stores_are_told(depth: QueueDepth, level: str, says: str) -> None:
+    """A memory worker that stands still is seen by nothing else: completions go on, and /memory/ready is well."""
+    finding = check_stores.judged_depth(depth)
+    assert finding.level == level and says in finding.found
 
 
 async def test_a_node_of_a_cluster_is_no_server_for_the_queue(valkey_cluster: str) -> None:

@@ -15,9 +15,11 @@ from memory.adapters.postgres.fitness import Fitness, fitness
 from memory.adapters.postgres.migrate import lacks, pending
 from memory.adapters.postgres.serving_store import ServingStore
 from memory.adapters.redis_fitness import RedisFitness, redis_fitness
+from memory.adapters.redis_queue import RedisQueue
 from memory.config import Settings, settings_from_environ
 from memory.config_sections import Upstream
 from memory.errors import ConfigInvalid, QueueUnavailable, StartFailed, StoreUnavailable
+from memory.ports import QueueDepth
 from proxy.cli.check_machine import lock_holder
 from proxy.cli.checks import Finding, Findings
 from proxy.supervisor.server_binaries import postgres_package, valkey_package, valkey_program
@@ -28,6 +30,8 @@ VECTOR_MIN = (0, 8)
 REDIS_MIN, VALKEY_MIN, WAITAOF_MIN = (7, 0), (8, 0), (7, 2)
 UNKNOWN = (0, 0)
 CONNECTIONS_SPARE = 5
+OLDEST_WARN_S = 60.0
+WAITING = "what waits"
 RUN_TIMEOUT_S = 10.0
 UP_TO_DATE = "up to date"
 MIGRATED_BY_START = "`memory-proxy serve` migrates when it starts"
@@ -156,6 +160,8 @@ async def redis(settings: Settings) -> Findings:
         findings = judged_redis(await redis_fitness(url.get_secret_value()), settings.queue.durability)
     except QueueUnavailable as fault:
         findings = [Finding("FAIL", "queue server", str(fault), "is it running, and is redis.url right?")]
+    if not any(finding.level == "FAIL" for finding in findings):
+        findings.append(await _waiting(url.get_secret_value(), settings.queue.lanes))
     if cache is not None and cache != url:
         try:
             seen = await redis_fitness(cache.get_secret_value())
@@ -163,6 +169,32 @@ async def redis(settings: Settings) -> Findings:
         except QueueUnavailable as fault:
             findings.append(Finding("FAIL", "cache server", str(fault), "is it running, and is redis.cache_url right?"))
     return findings
+
+
+async def _waiting(url: str, lanes: int) -> Finding:
+    queue = RedisQueue(url, lanes=lanes)
+    try:
+        return judged_depth(await queue.depth())
+    except QueueUnavailable as fault:
+        return Finding("FAIL", WAITING, str(fault), "see the queue server above")
+    finally:
+        await queue.close()
+
+
+def judged_depth(depth: QueueDepth) -> Finding:
+    """What is to be said of the exchanges that are not stored yet: the memory workers are seen by nothing else."""
+    waits = depth.pending + depth.in_flight
+    if depth.oldest_seconds > OLDEST_WARN_S:
+        found = f"{waits} exchanges are not stored yet, the oldest for {depth.oldest_seconds:.0f} s"
+        mend = (
+            "an import takes its time; else look for the memory workers in the log of `memory-proxy serve` (one that "
+            "hangs may be killed, nothing is lost by it) and raise worker.processes"
+        )
+        return Finding("warn", WAITING, found, mend)
+    if depth.dead:
+        mend = "GET /memory/v1/queue/dead says why; after that is mended POST /memory/v1/queue/dead/{id}/replay"
+        return Finding("warn", WAITING, f"{depth.dead} exchanges could not be stored, and are kept", mend)
+    return Finding("ok", WAITING, f"{waits} exchanges are not stored yet")
 
 
 def judged_redis(seen: RedisFitness, durability: str) -> Findings:
