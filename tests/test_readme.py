@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from memory.config import Settings, effective_journal, fields_of
 from tests.service_fixture import Service
 
 ROOT = Path(__file__).parent.parent
@@ -40,6 +41,14 @@ def test_the_readme_has_commands() -> None:
 def test_make_targets_of_the_readme_exist(command: str) -> None:
     words = ["make", "-n", *shlex.split(command)[1:]]
     assert subprocess.run(words, cwd=ROOT, capture_output=True, timeout=60).returncode == 0
+
+
+def test_the_page_of_backups_names_what_a_backup_must_have() -> None:
+    table = (ROOT / "docs" / "backup.md").read_text().partition("## A copy")[0]
+    assert f"`{effective_journal(Settings(), Path('DIR'))}`" in table
+    named = set(re.findall(r"`([a-z]+\.[a-z_]+)`", table))
+    assert named <= fields_of().keys()
+    assert {"erasure.journal", "encryption.master_key_file", "artifacts.dir", "database.url", "redis.url"} <= named
 
 
 def test_the_snippet_remembers_what_it_was_told(service: Service) -> None:
