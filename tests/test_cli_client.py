@@ -733,6 +733,17 @@ def test_a_name_that_begins_like_an_option_reaches_the_command_beside(
     assert getattr(_parser().parse_args(told[0]), read[0]) == read[1]
 
 
+@pytest.mark.parametrize("words", [("audit", "list", "--action"), ("audit", "list", "--id"), ("redact", "--reveal")])
+def test_a_word_that_no_store_can_be_asked_for_is_refused_beside(
+    words: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A byte of another encoding: Postgres refused it with a traceback."""
+    assert main([*words, "\udcff", "--data-dir", str(tmp_path)]) == 1
+    assert capsys.readouterr().err == (
+        "memory-proxy: an option is not UTF-8, and nothing that is stored is called so\n"
+    )
+
+
 @pytest.mark.parametrize("content", [b"", b"receipt", b"{", b"\xff\xfe"])
 def test_a_file_that_is_no_receipt_is_said_to_be_none(
     content: bytes, tmp_path: Path, capsys: pytest.CaptureFixture[str]

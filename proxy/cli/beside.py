@@ -22,6 +22,9 @@ def run_beside(options: argparse.Namespace, words: Sequence[str]) -> int:
     """Run `python -m memory` with these words in this process's place, so that Ctrl-C reaches it alone; returns only
     where that cannot be.
     """
+    if not all(map(_is_text, words)):
+        sys.stderr.write("memory-proxy: an option is not UTF-8, and nothing that is stored is called so\n")
+        return 1
     try:
         settings = settings_of(options)
     except ConfigInvalid as fault:
@@ -32,6 +35,15 @@ def run_beside(options: argparse.Namespace, words: Sequence[str]) -> int:
         sys.stderr.write(f"memory-proxy: {_why_none(root)}\n")
         return 1
     return _become(root, words)
+
+
+def _is_text(word: str) -> bool:
+    """Whether it is UTF-8: the store knows no other text, and refuses to be asked for it."""
+    try:
+        word.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _why_none(root: Path) -> str:
