@@ -113,11 +113,10 @@ class HotScope:
     strict: bool = False
 
     def weigh(self) -> int:
-        """Estimate its memory, bytes, and keep that in `bytes_held`: each exchange adds those of all scopes up, and to
-        estimate them takes .7 us each.
-        """
+        """Estimate its memory, bytes, and keep that in `bytes_held`; by how much it has grown."""
+        before = self.bytes_held
         self.bytes_held = self.index.bytes_held + len(self.chains) * _BYTES_PER_CHAIN
-        return self.bytes_held
+        return self.bytes_held - before
 
     @property
     def is_read_anew(self) -> bool:
@@ -164,6 +163,7 @@ class HotScopes:
         self._given_up: dict[Scope, tuple[float, MemoryProxyFault]] = {}  # until when a scope is not loaded, and why
         self._drops: Counter[UUID] = Counter()  # how often something of a tenant was let go of
         self._unfrozen_rows = 0
+        self._held_bytes = 0  # of all scopes together: each exchange asks, and there are tens of thousands
         self._freed_bytes = 0
         self._asking = 0
         self._crowded_until = float("-inf")
@@ -231,7 +231,7 @@ class HotScopes:
             if scope.tenant == tenant and (not hot.versions or gone & (hot.versions.keys() | hot.reading)):
                 self._drop(scope)
                 hot.is_let_go = True
-        self._tell(self._held_bytes())
+        self._tell()
 
     def drops(self, tenant: UUID) -> int:
         """How often something of a tenant was let go of: what was read before may hold it, wherever it lies."""
@@ -273,7 +273,7 @@ class HotScopes:
             drops, hot = self._drops[scope.tenant], self._scopes.get(scope)
             if hot is None:
                 hot = self._scopes[scope] = HotScope(self._empty())
-                hot.weigh()  # nothing may ever be read into it: it is bounded all the same
+                self._weigh(scope, hot)  # nothing may ever be read into it: it is bounded all the same
                 self._evict(scope)
             self._scopes.move_to_end(scope)
             if strict or self.fresh(scope, announced) is None:
@@ -350,7 +350,7 @@ class HotScopes:
             visible = await self._source.visible_scopes(scope)
             past = HotScope(self._empty(), visibility=_visibility(visible))
             if visible:
-                await self._apply(past, self._source.index_rows(scope.tenant, _ids(visible), as_of=moment))
+                await self._apply(scope, past, self._source.index_rows(scope.tenant, _ids(visible), as_of=moment))
             if drops == self._drops[scope.tenant]:
                 return past
 
@@ -370,7 +370,7 @@ class HotScopes:
         if self._scopes.get(scope) is not hot:
             return  # it was let go of while it was read, and may be another by now
         self._drop(scope)
-        self._tell(self._held_bytes())
+        self._tell()
         self._given_up[scope] = (time.monotonic() + rest_s, type(fault)(*fault.args))
 
     def _too_large_fault(self) -> ScopeTooLarge:
@@ -420,14 +420,14 @@ class HotScopes:
         if hot.reading or self._must_rebuild(hot, visible):
             hot.index, hot.chains, hot.quoted = self._empty(), {}, {}
             self._hold(scope, hot, {})
-            hot.weigh()
+            self._weigh(scope, hot)
         if wanted != hot.versions:
             hot.visibility = _visibility(visible)
             hot.quoted = {one: quoted for one, quoted in hot.quoted.items() if quoted.row.kind in INDEXED_KINDS}
             behind = {sid: hot.versions.get(sid, 0) for sid, now in wanted.items() if hot.versions.get(sid) != now}
             hot.reading = frozenset(behind)  # and stays so when this breaks off: then it is read anew
             try:
-                await self._apply(hot, self._source.index_rows(scope.tenant, _ids(visible), after=behind))
+                await self._apply(scope, hot, self._source.index_rows(scope.tenant, _ids(visible), after=behind))
             except ScopeTooLarge as fault:
                 self._give_up(scope, hot, fault, _LOAD_AGAIN_S)
                 raise
@@ -441,12 +441,13 @@ class HotScopes:
         erased = any(0 < hot.versions.get(v.scope_id, 0) < v.rebuild_version for v in visible)
         return bool(gone) or erased
 
-    async def _apply(self, hot: HotScope, batches: AsyncIterator[list[IndexRow]]) -> None:
+    async def _apply(self, scope: Scope, hot: HotScope, batches: AsyncIterator[list[IndexRow]]) -> None:
         async for batch in batches:
             for start in range(0, len(batch), _ROWS_AT_ONCE):  # other questions use the thread in between
                 rows = batch[start : start + _ROWS_AT_ONCE]
                 await self.run(lambda rows=rows: self._put(hot, rows))  # type: ignore[misc]
-            if hot.weigh() > self._bytes_max:
+            self._weigh(scope, hot)
+            if hot.bytes_held > self._bytes_max:
                 raise self._too_large_fault()
             self._freeze(len(batch))
 
@@ -469,13 +470,17 @@ class HotScopes:
             await self.run(lambda batch=batch: hot.index.count(batch))  # type: ignore[misc]
 
     def _evict(self, keep: Scope) -> None:
-        held = self._held_bytes()
-        for scope in list(self._scopes):
-            if held <= self._bytes_max:
+        while self._held_bytes > self._bytes_max:
+            oldest = next((scope for scope in self._scopes if scope != keep), None)
+            if oldest is None:
                 break
-            if scope != keep:
-                held -= self._drop(scope)
-        self._tell(held)
+            self._drop(oldest)
+        self._tell()
+
+    def _weigh(self, scope: Scope, hot: HotScope) -> None:
+        grown = hot.weigh()
+        if self._scopes.get(scope) is hot:  # else it was let go of while it was read
+            self._held_bytes += grown
 
     def _hold(self, scope: Scope, hot: HotScope, versions: Mapping[int, int]) -> None:
         """Note what an index holds, and by which announcements it is found: there are thousands, and one for each
@@ -494,20 +499,17 @@ class HotScopes:
             if not seeing:
                 del self._seeing[scope_id]
 
-    def _drop(self, scope: Scope) -> int:
-        """Hold it no more; the bytes that it had."""
+    def _drop(self, scope: Scope) -> None:
+        """Hold it no more."""
         gone = self._scopes.pop(scope)
         self._unlist(scope, gone.versions)
+        self._held_bytes -= gone.bytes_held
         self._freed_bytes += gone.bytes_held
-        return gone.bytes_held
 
-    def _held_bytes(self) -> int:
-        return sum(hot.bytes_held for hot in self._scopes.values())
-
-    def _tell(self, held_bytes: int) -> None:
+    def _tell(self) -> None:
         """Say what is held, and give back what is free where that is much."""
         self._metrics.hot_scopes.set(len(self._scopes))
-        self._metrics.hot_scope_bytes.set(held_bytes)
+        self._metrics.hot_scope_bytes.set(self._held_bytes)
         if self._freed_bytes >= TRIM_BYTES:
             self._freed_bytes = 0
             self._thread.submit(trim_heap)
