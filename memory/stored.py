@@ -129,12 +129,13 @@ class KnownLines:
 
 @dataclass(frozen=True, slots=True)
 class ImportProgress:
-    """How far an import is. `chunks` are those stored."""
+    """How far an import is. `chunks` are those stored; `whole`: as many, where none is missing before the last."""
 
     chunks: int
     done: int
     failed: int
     errors: tuple[LineConflict, ...]
+    whole: int = 0
 
 
 @dataclass(frozen=True, slots=True)

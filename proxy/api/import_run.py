@@ -140,6 +140,7 @@ class ImportRun:
         self._fed = False
         self._errors: deque[tuple[int, str]] = deque()
         self._told: set[int] = set()
+        self._seen = 0  # chunks, from the first on, whose bad lines are told
         self._handing_over: set[asyncio.Task[Literal["queue", "spool", "none"]]] = set()
         self.counts = Counts()
         self.stopped = False
@@ -324,10 +325,11 @@ class ImportRun:
     async def _ask_store(self) -> bool:
         """How far it is; False where the store is away: it is asked again later."""
         try:
-            progress = await self._tools.progress.import_progress(self._order.scope, self._import_id)
+            progress = await self._tools.progress.import_progress(self._order.scope, self._import_id, self._seen)
         except StoreUnavailable:
             return False
         self.counts.stored = progress
+        self._seen = max(self._seen, progress.whole)
         self._settle()
         for conflict in progress.errors:
             if conflict.line not in self._told:

@@ -184,8 +184,8 @@ class Feeds(Protocol):
 class ImportProgresses(Protocol):
     """How far imports are."""
 
-    async def import_progress(self, scope: Scope, import_id: UUID) -> ImportProgress:
-        """What is stored of one import. Raises StoreUnavailable."""
+    async def import_progress(self, scope: Scope, import_id: UUID, seen: int = 0) -> ImportProgress:
+        """What is stored of one import, without the bad lines of its first `seen` chunks. Raises StoreUnavailable."""
 
 
 class TakesChunks(Protocol):

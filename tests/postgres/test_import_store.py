@@ -89,6 +89,26 @@ async def test_a_known_line_with_another_content_is_an_error_line(store: Stores,
     assert postgres.psql("SELECT content FROM turns WHERE source_id = 'a'") == "one"
 
 
+async def test_what_failed_in_chunks_that_are_known_is_not_read_again(store: Stores) -> None:
+    """Of 200,000 lines that failed all were, each time that it was asked how far their import is."""
+    scope, import_id = store.scope(), new_id()
+    await keep(store, chunk(scope, LINES))
+    first, second = (
+        chunk(scope, [("s", "changed", source)], number, start=10, import_id=import_id)
+        for number, source in enumerate("ac")
+    )
+    (late,) = (await keep(store, second))[1]  # a spool may bring the one before it later
+    progress = await store.imports.import_progress(scope, import_id)
+    assert (progress.chunks, progress.whole, progress.errors) == (1, 0, (late,))
+    (early,) = (await keep(store, first))[1]
+    progress = await store.imports.import_progress(scope, import_id)
+    assert (progress.chunks, progress.whole, progress.errors) == (2, 2, (early, late))
+    assert (progress.done, progress.failed) == (0, 2)
+    for seen, errors in ((1, (late,)), (2, ())):
+        progress = await store.imports.import_progress(scope, import_id, seen)
+        assert (progress.chunks, progress.failed, progress.errors) == (2, 2, errors)
+
+
 async def test_an_update_is_a_new_version_and_as_of_has_the_old_one(store: Stores, postgres: TestDatabase) -> None:
     scope = store.scope()
     await keep(store, chunk(scope, LINES))

@@ -101,16 +101,19 @@ class ImportStore:
         tip, texts = row["tip_chain"], tuple(one["content"] for one in reversed(last))
         return SessionTail(None if tip is None else Digest(tip), row["next_seq"], row["last_at"], texts)
 
-    async def import_progress(self, scope: Scope, import_id: UUID) -> ImportProgress:
-        """How much of an import is stored, and the lines that failed so far, by line."""
+    async def import_progress(self, scope: Scope, import_id: UUID, seen: int = 0) -> ImportProgress:
+        """How much of an import is stored, and the lines that failed, by line, but for those of its first `seen`
+        chunks: of a large one all would be tens of thousands, each time.
+        """
         scope_id = await self._scopes.find(scope)
         if scope_id is None:
             return ImportProgress(0, 0, 0, ())
         async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
-            found = await tx.fetch("import_progress", scope.tenant, import_id)
+            (row,) = await tx.fetch("import_progress", scope.tenant, import_id)
+            found = await tx.fetch("import_errors", scope.tenant, import_id, seen)
         errors = sorted((_error(one) for row in found for one in row["errors"]), key=lambda error: error.line)
-        done, failed = sum(row["done"] for row in found), sum(row["failed"] for row in found)
-        return ImportProgress(len(found), done, failed, tuple(errors))
+        whole = row["chunks"] if row["last"] + 1 == row["chunks"] else 0
+        return ImportProgress(row["chunks"], row["done"], row["failed"], tuple(errors), whole)
 
     async def commit_import(
         self,

@@ -31,13 +31,21 @@ INSERT INTO import_chunks (tenant_id, import_id, chunk, exchange_id, scope_id, d
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9);
 
 -- name: import_progress
--- The chunks of an import, in order.
+-- How much of an import is stored, and the number of its last chunk.
 -- $1 tenant uuid, $2 import_id uuid
--- Uses: import_chunks_pkey. Rows: chunk, done, failed, errors.
-SELECT chunk, done, failed, errors
+-- Uses: import_chunks_pkey. Rows: chunks, last, done, failed.
+SELECT count(*) AS chunks, coalesce(max(chunk), -1) AS last, coalesce(sum(done), 0) AS done,
+       coalesce(sum(failed), 0) AS failed
 FROM import_chunks
-WHERE tenant_id = $1 AND import_id = $2
-ORDER BY chunk;
+WHERE tenant_id = $1 AND import_id = $2;
+
+-- name: import_errors
+-- The lines of an import that failed, from a chunk on.
+-- $1 tenant uuid, $2 import_id uuid, $3 chunk int4
+-- Uses: import_chunks_pkey. Rows: errors.
+SELECT errors
+FROM import_chunks
+WHERE tenant_id = $1 AND import_id = $2 AND chunk >= $3 AND failed > 0;
 
 -- name: drop_import_chunks
 -- Some of the chunks of the visible scopes that were stored before a moment: all are looked through, and few are left.
