@@ -116,9 +116,14 @@ def _told(verdict: dict[str, Any]) -> str:
 async def _listed(log: AuditLog, tenants: list[tuple[UUID, str]], asked: AuditAsked) -> int:
     where = AuditFilter(action=asked.action, actor=asked.actor, id=asked.id)
     for tenant, name in tenants:
-        page = await log.page(tenant, limit=min(max(asked.limit, 1), LIMIT_MAX), where=where)
-        for row in page.rows:
-            sys.stdout.write(_as_json(name, row) if asked.as_json else _line(name, row))
+        left, cursor = min(max(asked.limit, 1), LIMIT_MAX), None
+        while left:
+            page = await log.page(tenant, limit=left, cursor=cursor, where=where)
+            for row in page.rows:
+                sys.stdout.write(_as_json(name, row) if asked.as_json else _line(name, row))
+            left -= len(page.rows)
+            if (cursor := page.next_cursor) is None:
+                break
     return 0
 
 

@@ -16,6 +16,7 @@ import asyncpg
 import pytest
 from prometheus_client import CollectorRegistry
 
+from memory import audit_command
 from memory.adapters.postgres.audit import AuditLog
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.keys import KeyStore
@@ -103,6 +104,38 @@ async def test_pages_follow_each_other_and_filters_narrow_them(chain: Chain) -> 
         assert [row.seq for row in found.rows] == wanted, where
     with pytest.raises(MemoryInvalid):
         await chain.log.page(chain.tenant, limit=1, cursor="x", where=AuditFilter())
+
+
+@pytest.mark.parametrize("oldest_first", [False, True])
+async def test_a_filter_that_few_rows_pass_is_held_against_some_rows_at_a_time(
+    chain: Chain, oldest_first: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of tens of millions one statement looked through all for a page of 50, and was ended by its bound each time."""
+    await chain.log.record([chain.note(f"act.{n}") for n in range(10)])
+    monkeypatch.setattr("memory.adapters.postgres.audit.LOOKED_AT_ONCE", 3)
+    where = AuditFilter(action="act.5")
+    whole = await chain.log.page(chain.tenant, limit=2, oldest_first=oldest_first, where=where)
+    assert ([row.seq for row in whole.rows], whole.next_cursor) == ([6], None)
+    monkeypatch.setattr("memory.adapters.postgres.audit.LOOKS_S", 1e-9)
+    pages, cursor = list[list[int]](), None
+    while cursor is not None or not pages:
+        page = await chain.log.page(chain.tenant, limit=2, cursor=cursor, oldest_first=oldest_first, where=where)
+        pages.append([row.seq for row in page.rows])
+        cursor = page.next_cursor
+    assert pages == [[], [6], [], []]
+
+
+async def test_the_command_lists_what_a_page_had_no_time_to_look_for(
+    chain: Chain, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await chain.log.record([chain.note(f"act.{n % 5}") for n in range(10)])
+    monkeypatch.setattr("memory.adapters.postgres.audit.LOOKED_AT_ONCE", 1)
+    monkeypatch.setattr("memory.adapters.postgres.audit.LOOKS_S", 1e-9)
+    for limit, seqs in ((1, ["9"]), (5, ["9", "4"])):
+        await audit_command._listed(
+            chain.log, [(chain.tenant, "default")], AuditAsked("list", action="act.3", limit=limit)
+        )
+        assert [line.split("  ")[1] for line in capsys.readouterr().out.splitlines()] == seqs
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ Raises StoreUnavailable, MemoryInvalid for a cursor that is none.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import astuple, replace
@@ -22,6 +23,10 @@ from memory.stored import Page
 
 LOOKED_FOR_S: Final = (0, 0.5, 1, 2, 4, 8)
 """How long it is waited each time before rows whose commit was not heard are looked for."""
+LOOKED_AT_ONCE: Final = 50_000
+"""Rows of the log that one statement looks through: .1 s, and no more is lost where it is cancelled."""
+LOOKS_S: Final = 5.0
+"""How long one page looks: a log of years has tens of millions of rows, and a statement has ten seconds."""
 _PAGE_ROWS: Final = 1_000
 # A statement that is ended by its bound has dropped none.
 _DROPPED_AT_ONCE: Final = 50_000
@@ -81,21 +86,38 @@ class AuditLog:
             with suppress(StoreUnavailable):
                 async with self._database.transaction(tenant) as tx:
                     await _locked_head(tx, tenant)
-                    found = await tx.row("audit_oldest", tenant, last.seq - 1, 1, *astuple(AuditFilter()))
+                    found = await tx.row("audit_oldest", tenant, last.seq - 1, last.seq, 1, *astuple(AuditFilter()))
                     return found is not None and (found["seq"], found["digest"]) == (last.seq, last.digest)
         return False
 
     async def page(
         self, tenant: UUID, *, limit: int, cursor: str | None = None, oldest_first: bool = False, where: AuditFilter
     ) -> Page[AuditRow]:
-        """Rows of the tenant's log; the cursor is the number of the last one."""
+        """Rows of the tenant's log; the cursor is the number of the last one that was looked at. A page may have fewer
+        than `limit`, even none, and go on: where few rows pass, not all of a log of years is looked through for one.
+        """
         at = _number(cursor, 0 if oldest_first else _LAST)
         asked = (where.action, where.actor, where.decision, where.id, where.since, where.until)
         name = "audit_oldest" if oldest_first else "audit_newest"
+        found: list[Any] = []
         async with self._database.transaction(tenant, read_only=True) as tx:
-            found = await tx.fetch(name, tenant, at, limit + 1, *asked)
+            until_s = time.monotonic() + LOOKS_S
+            (ends,) = await tx.fetch("audit_ends", tenant)
+            if ends["first"] is None:
+                return Page((), None)
+            low, high = ends["first"] - 1, ends["last"] + 1
+            at = min(max(at, low), high - 1) if oldest_first else max(min(at, high), low + 1)
+            end, step = (ends["last"], LOOKED_AT_ONCE) if oldest_first else (ends["first"], -LOOKED_AT_ONCE)
+            while at != end:
+                upto = min(at + step, end) if oldest_first else max(at + step, end)
+                found += await tx.fetch(name, tenant, at, upto, limit + 1 - len(found), *asked)
+                at = upto
+                if len(found) > limit or time.monotonic() > until_s:
+                    break
         rows = tuple(map(_row, found[:limit]))
-        return Page(rows, str(rows[-1].seq) if len(found) > limit else None)
+        if len(found) > limit:
+            return Page(rows, str(rows[-1].seq))
+        return Page(rows, None if at == end else str(at))
 
     async def chain(self, tenant: UUID) -> AsyncIterator[Sequence[AuditRow]]:
         """Every row of the tenant, oldest first, in pages."""

@@ -39,33 +39,40 @@ WHERE tenant_id = $1;
 INSERT INTO audit_log (tenant_id, seq, at, actor, action, decision, why, ids, detail, prior, digest)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11);
 
+-- name: audit_ends
+-- The numbers of the first and the last row of the tenant; null where there is none.
+-- $1 tenant uuid
+-- Uses: audit_log_pkey. Rows: first, last.
+SELECT (SELECT min(seq) FROM audit_log WHERE tenant_id = $1) AS first,
+       (SELECT max(seq) FROM audit_log WHERE tenant_id = $1) AS last;
+
 -- name: audit_newest
--- Rows of the log, newest first, before a number; null filters let everything pass. Times are inclusive.
--- $1 tenant uuid, $2 before int8, $3 limit int8, $4 action text, $5 actor text, $6 decision text, $7 id text,
--- $8 since timestamptz, $9 until timestamptz
+-- Rows of the log, newest first, before a number and from another on; null filters let everything pass. Times are inclusive.
+-- $1 tenant uuid, $2 before int8, $3 first int8, $4 limit int8, $5 action text, $6 actor text, $7 decision text, $8 id text,
+-- $9 since timestamptz, $10 until timestamptz
 -- Uses: audit_log_pkey. Rows: seq, at, actor, action, decision, why, ids, detail, prior, digest.
 SELECT seq, at, actor, action, decision, why, ids, detail, prior, digest
 FROM audit_log
-WHERE tenant_id = $1 AND seq < $2
-  AND ($4::text IS NULL OR action = $4) AND ($5::text IS NULL OR actor = $5) AND ($6::text IS NULL OR decision = $6)
-  AND ($7::text IS NULL OR $7 = ANY (ids)) AND ($8::timestamptz IS NULL OR at >= $8)
-  AND ($9::timestamptz IS NULL OR at <= $9)
+WHERE tenant_id = $1 AND seq < $2 AND seq >= $3
+  AND ($5::text IS NULL OR action = $5) AND ($6::text IS NULL OR actor = $6) AND ($7::text IS NULL OR decision = $7)
+  AND ($8::text IS NULL OR $8 = ANY (ids)) AND ($9::timestamptz IS NULL OR at >= $9)
+  AND ($10::timestamptz IS NULL OR at <= $10)
 ORDER BY seq DESC
-LIMIT $3;
+LIMIT $4;
 
 -- name: audit_oldest
--- The same, oldest first, behind a number.
--- $1 tenant uuid, $2 after int8, $3 limit int8, $4 action text, $5 actor text, $6 decision text, $7 id text,
--- $8 since timestamptz, $9 until timestamptz
+-- The same, oldest first, behind a number and up to another.
+-- $1 tenant uuid, $2 after int8, $3 last int8, $4 limit int8, $5 action text, $6 actor text, $7 decision text, $8 id text,
+-- $9 since timestamptz, $10 until timestamptz
 -- Uses: audit_log_pkey. Rows: seq, at, actor, action, decision, why, ids, detail, prior, digest.
 SELECT seq, at, actor, action, decision, why, ids, detail, prior, digest
 FROM audit_log
-WHERE tenant_id = $1 AND seq > $2
-  AND ($4::text IS NULL OR action = $4) AND ($5::text IS NULL OR actor = $5) AND ($6::text IS NULL OR decision = $6)
-  AND ($7::text IS NULL OR $7 = ANY (ids)) AND ($8::timestamptz IS NULL OR at >= $8)
-  AND ($9::timestamptz IS NULL OR at <= $9)
+WHERE tenant_id = $1 AND seq > $2 AND seq <= $3
+  AND ($5::text IS NULL OR action = $5) AND ($6::text IS NULL OR actor = $6) AND ($7::text IS NULL OR decision = $7)
+  AND ($8::text IS NULL OR $8 = ANY (ids)) AND ($9::timestamptz IS NULL OR at >= $9)
+  AND ($10::timestamptz IS NULL OR at <= $10)
 ORDER BY seq
-LIMIT $3;
+LIMIT $4;
 
 -- name: audit_rows_past
 -- The last row of those at the beginning of the chain that are all older than a moment, at most so many; none where these
