@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -435,3 +436,60 @@ async def test_a_position_is_looked_up_where_one_of_many_scopes_holds_most_turns
                 replace(made.database.queries[name], sql=f"EXPLAIN {made.database.queries[name].sql}"), *asked
             )
     assert any("turns_chain on turns" in row[0] for row in plan), [row[0] for row in plan]
+
+
+BY_ID = (
+    "vectors_of_memories",
+    "sources_of_memories",
+    "memories_by_id",
+    "turns_untold",
+    "turns_withheld",
+    "turns_not_told",
+)
+OF_A_SCOPE = re.compile(
+    r"(_of_scope|_recent|_changed|_in_order|_scope|content_key|turns_chain) on (turns|derivations|memories|memory_[ev])"
+    r"|Hash|Seq Scan on (turns|derivations|memories|memory_[ev])"
+)
+
+
+async def test_what_is_asked_for_by_ids_is_looked_up_where_one_of_many_scopes_holds_most(
+    postgres: TestDatabase,
+) -> None:
+    """Else all that one who has a hundred thousand memories has is read for a page: 80 MB of vectors for 200."""
+    more = {
+        "turns": "event_id session_id chain source_id",
+        "derivations": "derived_id source_id",
+        "memories": "memory_id content_key",
+        "memory_versions": "memory_id",
+        postgres.embeddings: "memory_id",
+    }
+    digests = "'\\x' || encode(sha256(n::text::bytea), 'hex')"
+    found: dict[str, list[str]] = {}
+    async with stores(postgres) as made:
+        await made.write.commit(exchange(made.scope(), "s", 0), now=T0)
+        scope_id = await made.write.scope_id(made.scope())
+        for table, columns in more.items():
+            new = (
+                f"'{one}', {digests if one in ('chain', 'content_key') else 'md5(n::text)::uuid'}"
+                for one in columns.split()
+            )
+            postgres.psql(
+                f"""
+                SET session_replication_role = replica;
+                INSERT INTO {table}
+                    SELECT (jsonb_populate_record(t, jsonb_build_object({", ".join(new)}, 'scope_id',
+                        CASE WHEN n % 2 = 0 THEN t.scope_id ELSE t.scope_id + n END))).*
+                    FROM {table} t, generate_series(1, 3000) n WHERE t.ctid = (SELECT ctid FROM {table} LIMIT 1);
+                ANALYZE {table}
+                """
+            )
+        ids = [
+            UUID(one) for one in postgres.psql("SELECT md5(n::text)::uuid FROM generate_series(2, 400, 2) n").split()
+        ]
+        async with made.database.transaction(made.tenant, [scope_id], read_only=True) as tx:
+            for name in BY_ID:
+                query = made.database.queries[name].of_table(postgres.embeddings)
+                asked = [made.tenant, ids, [1] * len(ids)][: len(query.types)]
+                plan = await tx.fetch(replace(query, sql=f"EXPLAIN {query.sql}"), *asked)
+                found[name] = [row[0] for row in plan]
+    assert not [(name, line) for name, plan in found.items() for line in plan if OF_A_SCOPE.search(line)]

@@ -138,7 +138,7 @@ LIMIT 1;
 -- Uses: turns_pkey, derivations_of_source, memory_versions_pkey, outdated_turns_of_event. Rows: event_id.
 SELECT w.event_id
 FROM unnest($2::uuid[]) AS w (event_id)
-LEFT JOIN turns t ON t.tenant_id = $1 AND t.event_id = w.event_id
+LEFT JOIN LATERAL (SELECT event_id FROM turns WHERE tenant_id = $1 AND event_id = w.event_id LIMIT 1) t ON true
 WHERE t.event_id IS NULL OR {not_told(t.event_id)}
 LIMIT 1;
 

@@ -4,7 +4,8 @@
 -- condition: not_told
 -- Whether the words of the turn with this id must not be told (any more): a memory was made of it that a person hid or
 -- rejected, that is quarantined or that something took the place of, also where that is gone by now. What a run hid, and
--- what stands behind another that says the same, may be told.
+-- what stands behind another that says the same, may be told. OFFSET 0: each turn is looked up by itself; else all edges of
+-- whoever has a hundred thousand are put into a table first.
 (EXISTS (
     SELECT FROM derivations made_of
     JOIN memories made ON made.tenant_id = $1 AND made.memory_id = made_of.derived_id
@@ -14,7 +15,8 @@
       AND made_of.derived_kind = 'memory'
       AND (made.quarantined_at IS NOT NULL OR says.validation_status = 'rejected'
           OR (made.deleted_at IS NOT NULL AND made.pruned_at IS DISTINCT FROM made.deleted_at)
-          OR (made.superseded_by IS NOT NULL AND made.superseded_reason IS DISTINCT FROM 'same meaning')))
+          OR (made.superseded_by IS NOT NULL AND made.superseded_reason IS DISTINCT FROM 'same meaning'))
+    OFFSET 0)
  OR EXISTS (SELECT FROM outdated_turns gone WHERE gone.tenant_id = $1 AND gone.event_id = {value})
  OR EXISTS (SELECT FROM untold_turns hidden WHERE hidden.tenant_id = $1 AND hidden.event_id = {value}))
 
@@ -28,7 +30,8 @@
     WHERE made_of.tenant_id = $1 AND made_of.source_id = {value} AND made_of.source_kind = 'turn'
       AND made_of.derived_kind = 'memory'
       AND (made.quarantined_at IS NOT NULL OR says.validation_status = 'rejected'
-          OR (made.deleted_at IS NOT NULL AND made.pruned_at IS DISTINCT FROM made.deleted_at)))
+          OR (made.deleted_at IS NOT NULL AND made.pruned_at IS DISTINCT FROM made.deleted_at))
+    OFFSET 0)
  OR EXISTS (SELECT FROM untold_turns hidden WHERE hidden.tenant_id = $1 AND hidden.event_id = {value}))
 
 -- condition: withdrawn

@@ -89,6 +89,7 @@ LIMIT $5;
 -- The turns that memories were made of, and the text of the two turns before the primary one, oldest first, each cut at
 -- 2,000 characters; a confidential turn lends its words to no other. Unordered: the reader sorts the few that have several. (As a third join the text before cost three
 -- times as much. Two turns: recall@10 on LoCoMo is .671 with none, .740 with one, .768 with two, .770 with three.)
+-- Each is looked up by itself, as the vectors are.
 -- $1 tenant uuid, $2 memory_ids uuid[]
 -- Uses: derivations_pkey, turns_pkey, turns_tenant_id_session_id_seq_key.
 -- Rows: memory_id, event_id, ordinal, source_id, chain, seq, speaker, recorded_at, context.
@@ -100,10 +101,17 @@ SELECT d.derived_id AS memory_id, d.source_id AS event_id, d.ordinal, t.source_i
            WHERE p.tenant_id = $1 AND p.session_id = t.session_id AND p.seq BETWEEN t.seq - 2 AND t.seq - 1
              AND p.sensitivity IN ('public', 'internal'))
        END AS context
-FROM derivations d
-LEFT JOIN turns t ON t.tenant_id = d.tenant_id AND t.event_id = d.source_id
-WHERE d.tenant_id = $1 AND d.derived_id = ANY ($2) AND d.source_kind = 'turn'
-  AND d.derived_kind IN ('memory', 'summary');
+FROM unnest($2::uuid[]) AS w (memory_id)
+CROSS JOIN LATERAL (
+    SELECT derived_id, source_id, ordinal
+    FROM derivations
+    WHERE tenant_id = $1 AND derived_id = w.memory_id AND source_kind = 'turn' AND derived_kind IN ('memory', 'summary')
+    OFFSET 0) d
+LEFT JOIN LATERAL (
+    SELECT source_id, session_id, chain, seq, name, recorded_at
+    FROM turns
+    WHERE tenant_id = $1 AND event_id = d.source_id
+    LIMIT 1) t ON true;
 
 -- name: turns_outdated_by
 -- The turns in which was said what these facts have taken the place of, at first or second hand; also where that fact is
@@ -145,12 +153,17 @@ CROSS JOIN LATERAL (
     OFFSET 0) o;
 
 -- name: vectors_of_memories
--- The windows of these versions, each vector as its binary form: 2 bytes dimension, 2 unused, then big-endian halves.
+-- The windows of these versions, each vector as its binary form: 2 bytes dimension, 2 unused, then big-endian halves. Each
+-- is looked up by itself: joined, all of a scope that seemed to hold next to nothing were read instead, 80 MB of them.
 -- $1 tenant uuid, $2 memory_ids uuid[], $3 versions int4[]
 -- Uses: {embeddings}_pkey. Rows: memory_id, span_start, span_end, vector.
 SELECT e.memory_id, e.span_start, e.span_end, halfvec_send(e.embedding) AS vector
 FROM unnest($2::uuid[], $3::int4[]) AS w (memory_id, version)
-JOIN {embeddings} e ON e.tenant_id = $1 AND e.memory_id = w.memory_id AND e.version = w.version
+CROSS JOIN LATERAL (
+    SELECT memory_id, window_no, span_start, span_end, embedding
+    FROM {embeddings}
+    WHERE tenant_id = $1 AND memory_id = w.memory_id AND version = w.version
+    OFFSET 0) e
 ORDER BY e.memory_id, e.window_no;
 
 -- name: nearest_windows
@@ -190,7 +203,7 @@ LEFT JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = c.memory_id AN
 ORDER BY c.distance;
 
 -- name: memories_by_id
--- These memories in these versions, as recall shows them.
+-- These memories in these versions, as recall shows them. Each is looked up by itself, as its vectors are.
 -- $1 tenant uuid, $2 memory_ids uuid[], $3 versions int4[]
 -- Uses: memories_pkey, memory_versions_pkey, memory_access_pkey. Rows: memory_id, version, kind, scope_id, session_id,
 -- changed_version, visible, role, content, integrity, sensitivity, importance, expires_at, occurred_at, created_at,
@@ -200,9 +213,11 @@ SELECT m.memory_id, v.version, m.kind, m.scope_id, m.session_id, m.changed_versi
        v.attributes, v.validation_status, v.language, coalesce(a.injected, 0) AS injected, a.last_injected_at,
        v.cleaned_by, m.pinned
 FROM unnest($2::uuid[], $3::int4[]) AS w (memory_id, version)
-JOIN memories m ON m.tenant_id = $1 AND m.memory_id = w.memory_id
-JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = w.memory_id AND v.version = w.version
-LEFT JOIN memory_access a ON a.tenant_id = $1 AND a.memory_id = m.memory_id;
+CROSS JOIN LATERAL (SELECT * FROM memories WHERE tenant_id = $1 AND memory_id = w.memory_id LIMIT 1) m
+CROSS JOIN LATERAL (
+    SELECT * FROM memory_versions WHERE tenant_id = $1 AND memory_id = w.memory_id AND version = w.version LIMIT 1) v
+LEFT JOIN LATERAL (
+    SELECT injected, last_injected_at FROM memory_access WHERE tenant_id = $1 AND memory_id = w.memory_id LIMIT 1) a ON true;
 
 -- name: session_of_chains
 -- The session that has a chain position, the latest where several branches have it (of very many some are looked at). Not
