@@ -445,6 +445,7 @@ BY_ID = (
     "turns_untold",
     "turns_withheld",
     "turns_not_told",
+    "turns_to_erase",
 )
 OF_A_SCOPE = re.compile(
     r"(_of_scope|_recent|_changed|_in_order|_scope|content_key|turns_chain) on (turns|derivations|memories|memory_[ev])"

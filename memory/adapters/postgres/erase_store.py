@@ -70,30 +70,32 @@ class EraseStore(EraseJobs):
         self, tenant: UUID, scopes: Sequence[int], sessions: Sequence[UUID], events: Sequence[UUID], see: Sequence[int]
     ) -> AsyncIterator[list[GoneTurn]]:
         """Turns of these scopes, of sessions beside them and these themselves, in batches; `see`: the scopes that those
-        beside lie in.
+        beside lie in. Which they are is asked once: looked for page by page, all of a scope was sorted for each.
         """
         asked = [(list(some), list[UUID](), list[UUID](), some) for some in some_of(scopes, SCOPES_AT_ONCE)]
         for *wanted, seen in [*asked, (list[int](), list(sessions), list(events), see)]:
-            after = UUID(int=0)
-            while any(wanted):
+            if not any(wanted):
+                continue
+            async with self._database.transaction(tenant, seen, read_only=True) as tx:
+                ids = [row["event_id"] for row in await tx.fetch("turns_gone", tenant, *wanted)]
+            for some in some_of(ids, _PAGE_ROWS):
                 async with self._database.transaction(tenant, seen, read_only=True) as tx:
-                    found = await tx.fetch("turns_to_erase", tenant, *wanted, after, _PAGE_ROWS)
-                if not found:
-                    break
-                yield [_turn(row) for row in found]
-                after = found[-1]["event_id"]
+                    found = await tx.fetch("turns_to_erase", tenant, some)
+                if found:
+                    yield [_turn(row) for row in found]
 
     async def own_ids(self, tenant: UUID, scopes: Sequence[int]) -> AsyncIterator[list[tuple[UUID, int, datetime]]]:
         """The memories of these scopes whose ids are theirs alone: id, scope, since when; in batches."""
         for some in some_of(scopes, SCOPES_AT_ONCE):
-            after = UUID(int=0)
-            while True:
-                async with self._database.transaction(tenant, some, read_only=True) as tx:
-                    found = await tx.fetch("own_ids", tenant, list(some), after, _PAGE_ROWS)
-                if not found:
-                    break
-                yield [(row["memory_id"], row["scope_id"], row["created_at"]) for row in found]
-                after = found[-1]["memory_id"]
+            batch: list[tuple[UUID, int, datetime]] = []
+            async with self._database.transaction(tenant, some, read_only=True) as tx:
+                async for row in tx.stream("own_ids", tenant, list(some)):
+                    batch.append((row["memory_id"], row["scope_id"], row["created_at"]))
+                    if len(batch) == _PAGE_ROWS:
+                        yield batch
+                        batch = []
+            if batch:
+                yield batch
 
     async def reach(self, plan: Plan, tenant: UUID, events: Sequence[UUID]) -> dict[UUID, int]:
         """Every memory that a plan takes, with these turns, and its scope; copies that others are shown among them."""

@@ -274,16 +274,14 @@ FROM turns
 WHERE tenant_id = $1 AND session_id = ANY ($3);
 
 -- name: turns_to_erase
--- The turns of these scopes, or of these sessions, or these themselves, by id behind another, with their words.
--- $1 tenant uuid, $2 scope_ids int8[], $3 session_ids uuid[], $4 event_ids uuid[], $5 after uuid, $6 limit int8
--- Uses: none. Rows: event_id, scope_id, session_id, exchange_id, chain, source_id, line_digest, name, content, came.
-SELECT event_id, scope_id, session_id, exchange_id, chain, source_id, line_digest, name, content,
-       least(occurred_at, recorded_at) AS came
-FROM turns
-WHERE tenant_id = $1 AND event_id > $5
-  AND (scope_id = ANY ($2) OR session_id = ANY ($3) OR event_id = ANY ($4))
-ORDER BY event_id
-LIMIT $6;
+-- These turns, with their words. Each is looked up by itself: else all of a scope that seemed to hold next to nothing were
+-- gone through for a page of it.
+-- $1 tenant uuid, $2 event_ids uuid[]
+-- Uses: turns_pkey. Rows: event_id, scope_id, session_id, exchange_id, chain, source_id, line_digest, name, content, came.
+SELECT t.event_id, t.scope_id, t.session_id, t.exchange_id, t.chain, t.source_id, t.line_digest, t.name, t.content,
+       least(t.occurred_at, t.recorded_at) AS came
+FROM unnest($2::uuid[]) AS w (event_id)
+CROSS JOIN LATERAL (SELECT * FROM turns WHERE tenant_id = $1 AND event_id = w.event_id LIMIT 1) t;
 
 -- name: turns_gone
 -- The turns of these scopes, or of these sessions, or these themselves: where each stands, not what it says.
@@ -342,15 +340,12 @@ WHERE tenant_id = $1
     OR memory_id = ANY ($4));
 
 -- name: own_ids
--- Memories of these scopes, by id behind another, but for what tells a session: another made anew has its id.
--- $1 tenant uuid, $2 scope_ids int8[], $3 after uuid, $4 limit int8
+-- Memories of these scopes, but for what tells a session: another made anew has its id.
+-- $1 tenant uuid, $2 scope_ids int8[]
 -- Uses: none. Rows: memory_id, scope_id, created_at.
 SELECT memory_id, scope_id, created_at
 FROM memories
-WHERE tenant_id = $1 AND scope_id = ANY ($2) AND memory_id > $3
-  AND kind <> 'summary' AND collection NOT IN ('episode', 'past', 'month')
-ORDER BY memory_id
-LIMIT $4;
+WHERE tenant_id = $1 AND scope_id = ANY ($2) AND kind <> 'summary' AND collection NOT IN ('episode', 'past', 'month');
 
 -- name: versions_to_erase
 -- All that these memories have ever said.
