@@ -529,6 +529,29 @@ async def test_what_a_person_deleted_or_rejected_is_not_learnt_again_of_its_othe
     assert await bench.stores.write.untold(ada, [other]) == {other}, "and no episode or summary tells it"
 
 
+@pytest.mark.parametrize("how", ["the later is confidential", "the later is no fact any more", "the earlier is hidden"])
+async def test_what_stood_behind_what_is_forgotten_stands_behind_nothing(bench: Bench, how: str) -> None:
+    ada, records = bench.stores.scope("ada"), bench.stores.records
+    await told(bench, ada, "s", "I live in Radovljica.")
+    memory = await told(bench, ada, "t", "I live in Bled.", day=1)
+    facts = {one.content: one for one in (await records.memories(ada, limit=9, kind="semantic")).rows}
+    earlier, later = facts["The user lives in Radovljica."], facts["The user lives in Bled."]
+    assert earlier.superseded_by == later.memory_id
+    if how == "the later is confidential":
+        await records.patch_memory(ada, memory, 1, MemoryChange(sensitivity="confidential"), T0)
+    elif how == "the later is no fact any more":
+        change = MemoryChange(content="Bled has a lake.", windows=((0, 16),), vectors=vectors(1))
+        await records.patch_memory(ada, later.memory_id, later.version, change, T0)
+    else:
+        await records.delete_memory(ada, earlier.memory_id, T0)
+    receipt = (await bench.run(await bench.ask("memory", str(memory), ada))).receipt
+    assert receipt["complete"], receipt["probe"]
+    if how == "the earlier is hidden":
+        await records.undelete_memory(ada, earlier.memory_id, T0)
+    assert semantic(bench) == {"The user lives in Radovljica."}
+    assert bench.postgres.psql("SELECT state FROM facts") == "current"
+
+
 async def test_of_a_turn_that_is_sealed_by_now_nothing_is_learnt_again(bench: Bench) -> None:
     ada = bench.stores.scope("ada")
     first = await told(bench, ada, "s", "I live in Radovljica.")

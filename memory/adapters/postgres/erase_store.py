@@ -353,8 +353,11 @@ class _Deletion:
             version = versions[scope_id]
             hidden = ((self._tenant, one, self._now, version) for one in ids)
             await self._tx.run_many("hide_memory", hidden)
-            await facts.resettle(self._tx, place, ids, changed_version=version, embeddings=self._embeddings)
+            behind = [row["memory_id"] for row in await self._tx.fetch("stood_behind", self._tenant, ids)]
+            about = [*ids, *behind]  # of what is no fact any more, nothing but these says what it was about
+            await facts.resettle(self._tx, place, about, changed_version=version, embeddings=self._embeddings)
             await procedures.resettle(self._tx, place, ids, changed_version=version, embeddings=self._embeddings)
+            await self._tx.run("stand_behind_none", self._tenant, behind, ids, version)
             await outbox.announce_events(self._tx, place, "erased", ids)
             await self._tx.run("bare_events", self._tenant, [scope_id], ids)
 
