@@ -529,6 +529,26 @@ async def test_what_a_person_deleted_or_rejected_is_not_learnt_again_of_its_othe
     assert await bench.stores.write.untold(ada, [other]) == {other}, "and no episode or summary tells it"
 
 
+@pytest.mark.parametrize("how", ["deleted", "raised", "raised by an earlier version"])
+async def test_what_a_person_brings_about_with_a_memory_does_not_name_it_in_the_feed(bench: Bench, how: str) -> None:
+    ada, records = bench.stores.scope("ada"), bench.stores.records
+    await told(bench, ada, "s", "I live in Radovljica.")
+    memory = await told(bench, ada, "t", "I live in Bled.", day=1)
+    facts = (await records.memories(ada, limit=9, kind="semantic")).rows
+    (bled,) = (one.memory_id for one in facts if "Bled" in one.content)
+    before = int(bench.postgres.psql("SELECT max(seq) FROM outbox"))
+    if how == "deleted":
+        await records.delete_memory(ada, bled, T0)
+    else:
+        await records.patch_memory(ada, memory, 1, MemoryChange(sensitivity="confidential"), T0)
+    of_others = f"FROM outbox WHERE seq > {before} AND event NOT IN ('deleted', 'erased') AND object_id <> '{memory}'"
+    assert bench.postgres.psql(f"SELECT DISTINCT caused_by {of_others}") == "api"
+    if how == "raised by an earlier version":
+        bench.postgres.psql(f"UPDATE outbox SET caused_by = '{memory}' WHERE caused_by = 'api'")
+    receipt = (await bench.run(await bench.ask("memory", str(memory), ada))).receipt
+    assert receipt["complete"], receipt["probe"]
+
+
 @pytest.mark.parametrize("how", ["the later is confidential", "the later is no fact any more", "the earlier is hidden"])
 async def test_what_stood_behind_what_is_forgotten_stands_behind_nothing(bench: Bench, how: str) -> None:
     ada, records = bench.stores.scope("ada"), bench.stores.records

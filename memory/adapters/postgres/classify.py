@@ -31,7 +31,7 @@ async def classify(tx: Transaction, place: Place, memory_id: UUID, label: Sensit
     await tx.run_many("seal_turn", (_turn(place, row, label) for row in lower))
     ids = {memory_id, *await made_of(tx, place, [row["event_id"] for row in turns])}
     ids |= {row["memory_id"] for row in await tx.fetch("ties_of_card", place.tenant, memory_id)}
-    await raise_made(tx, place, ids, label, changed_version, told={memory_id})
+    await raise_made(tx, replace(place, by="api"), ids, label, changed_version, told={memory_id})
 
 
 async def made_of(tx: Transaction, place: Place, event_ids: Sequence[UUID]) -> list[UUID]:

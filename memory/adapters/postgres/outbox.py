@@ -45,12 +45,12 @@ async def announce_events(
     *,
     metadata: Mapping[UUID, Labels] | None = None,
 ) -> None:
-    """Tell what became of these memories of the place's scope, because of the place's exchange.
+    """Tell what became of these memories of the place's scope, because of the place's exchange, or of who it is by.
 
     Call it after the change, in the same transaction, behind bump_scope (the order of locks), and before the row goes
     where it is erased: kind, version and labels are read from it. `metadata` goes by memory id.
     """
-    by = str(place.exchange_id)
+    by = place.by or str(place.exchange_id)
     await announce(tx, place.tenant, place.scope_id, what, memory_ids, by=by, at=place.now, metadata=metadata)
 
 

@@ -349,7 +349,7 @@ class Records:
         reviewed: bool = False,
     ) -> None:
         """A fact or procedure that comes or goes changes what else holds: what it had superseded does again, or not."""
-        place = Place(scope.tenant, scope_id, memory_ids[0], memory_ids[0], now)
+        place = Place(scope.tenant, scope_id, memory_ids[0], memory_ids[0], now, by="api")
         embeddings = EmbeddingQueries(self._add_embedding, self._copy_embeddings)
         await facts.resettle(tx, place, memory_ids, changed_version=changed, embeddings=embeddings)
         await procedures.resettle(

@@ -24,6 +24,7 @@ class Place:
     subject_id: UUID
     exchange_id: UUID
     now: datetime
+    by: str | None = None  # what the feed calls whoever writes; None: the exchange
 
 
 @dataclass(frozen=True, slots=True)

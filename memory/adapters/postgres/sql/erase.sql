@@ -553,13 +553,13 @@ SET superseded_by = NULL
 WHERE tenant_id = $1 AND superseded_by = ANY ($2);
 
 -- name: unname_events
--- Events of other memories that name one of these ids do so no more.
+-- Events of other memories that name one of these ids do so no more, as what they tell or as who did it.
 -- $1 tenant uuid, $2 scope_ids int8[], $3 ids text[]
 -- Uses: outbox_pkey. Rows: none.
 UPDATE outbox o
-SET metadata = '{}'
+SET metadata = '{}', caused_by = CASE WHEN caused_by = ANY ($3) THEN NULL ELSE caused_by END
 WHERE tenant_id = $1 AND scope_id = ANY ($2)
-  AND EXISTS (SELECT FROM jsonb_each_text(o.metadata) AS said WHERE said.value = ANY ($3));
+  AND (caused_by = ANY ($3) OR EXISTS (SELECT FROM jsonb_each_text(o.metadata) AS said WHERE said.value = ANY ($3)));
 
 -- name: erase_empty_exchanges
 -- Exchanges of these sessions that no turn is left of. Told apart as two sets: looked for one by one, whose turns are
