@@ -5,17 +5,20 @@ What is asked for stands in the store before anything is done, sealed under the 
 
 from __future__ import annotations
 
+import asyncio
 import hmac
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 from uuid import UUID
 
 from memory.envelope import Binding, seal
 from memory.erasure.journal import Entry
-from memory.erasure.model import Job, Labelled, Plan, Target
+from memory.erasure.model import GoneTurn, Job, Labelled, Plan, Target
 from memory.erasure.ports import EraseStore, Witness
+from memory.erasure.repeated import answers_given
+from memory.erasure.shingles import Shingles
 from memory.ids import new_id
 from memory.keys import KeyRing
 from memory.model import Scope, TombstoneKind, Unless
@@ -38,12 +41,14 @@ class Asking:
     keys: KeyRing
 
     async def remembered(self, target: Target) -> tuple[Plan, list[str], list[str]]:
-        """What a target comes to now: the plan, ids of turns and ids of memories."""
+        """What a target comes to now: the plan, ids of turns and ids of memories; answers that repeat it among them."""
         plan = await self.store.plan(target)
         tenant = target.scope.tenant
-        pages = self.store.turns(tenant, plan.scope_ids, plan.sessions_beside, list(plan.turns), plan.touched)
-        turns = [one.event_id async for page in pages for one in page]
+        turns = [one.event_id async for page in self._turns(plan, tenant) for one in page]
         made = await self.store.reach(plan, tenant, turns)
+        if repeats := await self._repeats(plan, target, made, frozenset(turns)):
+            turns += repeats
+            made = await self.store.reach(replace(plan, turns={**plan.turns, **repeats}), tenant, turns)
         return plan, [str(one) for one in turns], [str(one) for one in made]
 
     async def named(self, target: Target) -> tuple[Plan, list[Labelled]]:
@@ -104,6 +109,22 @@ class Asking:
     async def job(self, tenant: UUID, erasure_id: UUID) -> Job | None:
         """How far a job is; None for no such job."""
         return await self.store.get(tenant, erasure_id)
+
+    def _turns(self, plan: Plan, tenant: UUID) -> AsyncIterator[list[GoneTurn]]:
+        return self.store.turns(tenant, plan.scope_ids, plan.sessions_beside, list(plan.turns), plan.touched)
+
+    async def _repeats(self, plan: Plan, target: Target, made: Mapping[UUID, int], turns: Set[UUID]) -> dict[UUID, int]:
+        """Answers elsewhere that say the words of these turns, which they were given, with their scopes."""
+        given = await answers_given(self.store, plan, target, made, set())
+        elsewhere = [(one, at, text) for one, at, text in given if one not in turns]
+        if not elsewhere:
+            return {}
+        words = Shingles()
+        async for page in self._turns(plan, target.scope.tenant):
+            for one in page:
+                words.add(one.content)
+            await asyncio.sleep(0)
+        return {one: at for one, at, text in elsewhere if words.found_in(text)}
 
     async def _marked(self, scope: Scope, erasure_id: UUID) -> UUID:
         """An id whose last bytes are an HMAC of the rest and the scope: a job that has ended keeps no name of it."""

@@ -29,6 +29,7 @@ from memory.erasure.letters import Letters
 from memory.erasure.model import WHOLE, Items, Job, Named, Plan, Step, Target, Traces, added
 from memory.erasure.ports import EraseStore, GoesThrough, Hots, MakesAnew, TakesFiles
 from memory.erasure.receipt import signed
+from memory.erasure.repeated import answers_given
 from memory.erasure.shingles import Shingles
 from memory.erasure.wanted import Wanted
 from memory.keys import KeyRing
@@ -227,27 +228,11 @@ class Erasing:
         for content in await self._store.said_by(tenant, plan.touched, list(made)):
             known.made.add(content)
         known.tombstones.extend(await self._names(plan, target, list(made)))
-        given = await self._answers_given(plan, target, made, known)
+        given = await answers_given(self._store, plan, target, made, known.shown)
         echoes = {one: at for one, at, text in given if one not in events and known.words.found_in(text)}
         plan = replace(plan, turns={**plan.turns, **echoes})
         await self._take_in(plan, [], [], list(echoes), known, tenant)
         return plan
-
-    async def _answers_given(
-        self, plan: Plan, target: Target, made: Mapping[UUID, int], known: Known
-    ) -> Sequence[tuple[UUID, int, str]]:
-        """Answers to requests that were given any of it: in its own scopes, where they do not go whole, and in
-        all where others are shown a copy.
-        """
-        tenant, touched = target.scope.tenant, frozenset(plan.touched)
-        whole = bool(plan.scopes) and not plan.stays
-        if target.until is None:
-            known.shown.update(one for one, at in made.items() if at not in touched)
-        asked = {one: at for one, at in made.items() if not whole or one in known.shown}
-        if not asked:
-            return ()
-        see = [one.scope_id for one in await self._store.scopes(tenant)] if known.shown else plan.touched
-        return await self._store.answers_given(tenant, see, asked)
 
     async def _take_in(
         self,

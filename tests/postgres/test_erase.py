@@ -1028,6 +1028,25 @@ async def test_an_answer_that_repeats_anothers_copy_goes_with_its_source(
     await hot.close()
 
 
+@pytest.mark.parametrize("shared", [False, True])
+async def test_a_dry_run_tells_of_the_answers_that_repeat_it_too(bench: Bench, shared: bool) -> None:
+    ada, eve = bench.stores.scope("ada"), bench.stores.scope("eve")
+    await bench.commit(ada, "s")
+    memory = UUID(bench.postgres.psql("SELECT memory_id FROM memory_versions WHERE content LIKE '%silver%'"))
+    shown, asker = memory, ada
+    if shared:
+        audit = AuditLog(bench.stores.database, bench.parts.keys.content_key)
+        sharing = Sharing(bench.stores.database, bench.stores.scopes, audit, bench.postgres.embeddings)
+        shown, asker = (await sharing.share(ada, memory, "project", actor="key", now=T0)).copy_id, eve
+    await bench.commit_given(asker, given(asker, shown, answer=f"You said: {WORDS[0]}."))
+    await bench.commit_given(asker, given(asker, shown, "another", answer="I know nothing of that, nor does anybody."))
+    before = {name: rows(bench, name) for name in ("turns", "memories")}
+    _, turns, memories = await bench.asking.remembered(Target("memory", str(memory), ada))
+    assert (await bench.run(await bench.ask("memory", str(memory), ada))).receipt["complete"]
+    gone = {name: count - rows(bench, name) for name, count in before.items()}
+    assert (len(turns), len(memories)) == (gone["turns"], gone["memories"]) and gone["turns"] == 2
+
+
 async def test_a_summary_made_anew_may_be_given(bench: Bench) -> None:
     """It has the id of the one that went."""
     ada, write = bench.stores.scope("ada"), bench.stores.write

@@ -1,0 +1,29 @@
+"""Answers that repeat what goes: what is meant and what was made of it in, the answers to who was given any of it out.
+
+Whether one repeats it is said by its words (shingles). Raises StoreUnavailable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from uuid import UUID
+
+from memory.erasure.model import Plan, Target
+from memory.erasure.ports import EraseStore
+
+
+async def answers_given(
+    store: EraseStore, plan: Plan, target: Target, made: Mapping[UUID, int], shown: set[UUID]
+) -> Sequence[tuple[UUID, int, str]]:
+    """Answers to requests that were given any of it: in its own scopes, where they do not go whole, and in all where
+    others are shown a copy. `shown` takes in what goes of scopes of which nothing else does: copies.
+    """
+    tenant, touched = target.scope.tenant, frozenset(plan.touched)
+    whole = bool(plan.scopes) and not plan.stays
+    if target.until is None:
+        shown.update(one for one, at in made.items() if at not in touched)
+    asked = {one: at for one, at in made.items() if not whole or one in shown}
+    if not asked:
+        return ()
+    see = [one.scope_id for one in await store.scopes(tenant)] if shown else plan.touched
+    return await store.answers_given(tenant, see, asked)
