@@ -142,6 +142,11 @@ def entities_of(said: Sequence[Said], most: int = ENTITIES_MAX) -> list[str]:
     return [name for name, _ in sorted(sure.items(), key=lambda item: (-item[1], item[0]))[:most]]
 
 
+def names_in(one: Said) -> frozenset[str]:
+    """All that this message may name; what `entities_of` gives of it is among them."""
+    return frozenset(name for name, _ in _names(one.text)) if one.role in ("user", "assistant") else frozenset()
+
+
 def _names(text: str) -> Iterator[tuple[str, bool]]:
     """Each name, and whether it is one word that has its capital where it may be none."""
     plain = _URL.sub(" ", prose(text))

@@ -14,7 +14,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from policies.episode import Said
-from policies.episode_words import entities_of
+from policies.episode_words import entities_of, names_in
 from policies.working_words import Piece, change_in, covers, is_question, request_in, sentences_in
 
 CHARS_READ_MAX: Final = 4_000
@@ -49,7 +49,7 @@ _NEGATED: Final = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What is kept of a conversation. `sources`: the turns whose words came in last, for the summary's edges."""
+    """What is kept of a conversation. `sources`: whose words, names too, came in last: the summary's edges."""
 
     intent: str | None = None
     decisions: tuple[str, ...] = ()
@@ -90,7 +90,11 @@ def keep(before: Kept, said: Sequence[Said]) -> Kept:
     for one in said:
         if one.role == "user":
             kept = _heard(kept, one)
-    return replace(kept, names=_names(before.names, entities_of(said)))
+    found = entities_of(said)
+    names = _names(before.names, found)
+    fresh = set(found).intersection(names)
+    naming = [one.event_id for one in said if fresh and not fresh.isdisjoint(names_in(one))]
+    return replace(kept, names=names, sources=tuple(dict.fromkeys((*kept.sources, *naming))))
 
 
 def _heard(kept: Kept, one: Said) -> Kept:

@@ -182,8 +182,18 @@ def test_intent_decisions_questions_and_names_are_kept_in_their_own_words() -> N
     assert kept.decisions == ("We decided to use Postgres instead of MySQL.",)
     assert kept.open == ("Open question: who pays for the hosting?",)
     assert {"Ada Lovelace", "Porto"} <= set(kept.names)
-    assert kept.sources == (UUID(int=1), UUID(int=2))
+    assert kept.sources == (UUID(int=1), UUID(int=2), UUID(int=3))
     assert Kept.of(kept.attributes()) == Kept(kept.intent, kept.decisions, kept.open, kept.names)
+
+
+def test_who_names_what_is_kept_is_a_source_of_it_whatever_else_was_said() -> None:
+    """The name goes with the turn that is forgotten, hidden or raised; no sentence of it need be in the summary."""
+    talk = said("What is it?", "She met Ada Lovelace.", "So it rains.", "It was Ada Lovelace's idea.", role="assistant")
+    first = keep(Kept(), talk)
+    assert (first.names, first.sources) == (("Ada Lovelace",), (UUID(int=2), UUID(int=4)))
+    again = keep(first, said("It rains.", "We know Ada Lovelace by now."))
+    assert (again.names, again.sources) == (("Ada Lovelace",), (UUID(int=2),))
+    assert keep(first, said("It rains.")).sources == ()
 
 
 def test_a_decision_closes_its_question_and_a_new_goal_is_the_intent() -> None:
