@@ -115,4 +115,5 @@ def given_of(
         behind = () if at is None else (event_id for event_id, place in said if place > at)
         return Given(digest(content_key, "memory", memory_id), frozenset(behind))
 
-    return {one: given(one) for one in dict.fromkeys([*quoted_at, *(found["id"] for found in retrieval.candidates)])}
+    chosen_from = (found.get(name) for found in retrieval.candidates for name in ("id", "later"))
+    return {one: given(one) for one in dict.fromkeys([*quoted_at, *chosen_from]) if one is not None}

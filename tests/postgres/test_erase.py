@@ -778,6 +778,30 @@ async def test_an_answer_that_was_given_what_is_forgotten_meanwhile_is_not_store
     assert seen(bench, memory)["said"] == f"{QUESTION}|And how many eggs has it?"
 
 
+@pytest.mark.parametrize("late", [False, True])
+async def test_what_says_a_candidate_otherwise_later_is_named_no_more(bench: Bench, late: bool) -> None:
+    """The block that quotes the candidate stays, and so does what is sealed of it."""
+    ada, other = bench.stores.scope("ada"), UUID(int=9)
+    await bench.commit(ada, "s")
+    memory = UUID(bench.postgres.psql("SELECT memory_id FROM memory_versions WHERE content LIKE '%silver%'"))
+    one = given(ada, other)
+    assert one.retrieval is not None
+    candidates = ({"id": str(other), "later": str(memory), "injected": True}, {"id": str(UUID(int=5)), "later": None})
+    record = replace(one.retrieval.record, candidates=candidates)
+    one = replace(one, retrieval=replace(one.retrieval, record=record))
+    if not late:
+        await bench.commit_given(ada, one)
+    sealed = seen(bench, other)
+    receipt = (await bench.run(await bench.ask("memory", str(memory), ada))).receipt
+    assert receipt["complete"], receipt["probe"]
+    if late:
+        assert (await bench.commit_given(ada, one)).new_turns == 2
+    else:
+        assert seen(bench, other) == sealed
+    told = bench.postgres.psql("SELECT candidates FROM retrievals")
+    assert str(other) in told and str(UUID(int=5)) in told and str(memory) not in told, told
+
+
 async def test_what_stood_before_the_forgotten_block_stays(bench: Bench) -> None:
     """An answer of the history that no block with it came before; and one that was given another memory."""
     ada = bench.stores.scope("ada")

@@ -372,8 +372,9 @@ class _Deletion:
         self._counts["exchanges_unsealed"] += await tx.run("unseal_exchanges", tenant, list(partly))
 
     async def _unnamed(self, made: Mapping[UUID, Any]) -> list[Any]:
-        """The retrievals of conversations that stay and were given any of these: they name it no more. Looked for where
-        the scopes that it lies in are seen: all of a tenant's are millions.
+        """The retrievals of conversations that stay and were given any of these: they name it no more. Nor do those
+        that named it only as what says another later. Looked for where the scopes that it lies in are seen: all of
+        a tenant's are millions.
         """
         tx, tenant = self._tx, self._tenant
         stay = frozenset(self._everything) - set(self._items.scope_ids())
@@ -386,7 +387,8 @@ class _Deletion:
             return found
         for scope_id, ids in sorted(lies.items()):
             for some in some_of(await _sessions_that_see(tx, tenant, [scope_id], stay), SESSIONS_AT_ONCE):
-                found += await tx.fetch("unname_retrievals", tenant, some, ids)
+                named = await tx.fetch("unname_retrievals", tenant, some, ids)
+                found += [row for row in named if row["given"]]
         return found
 
     async def _empty(self, partly: set[UUID]) -> None:

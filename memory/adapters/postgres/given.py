@@ -9,9 +9,9 @@ that is stored already: the memory's id, the block that quotes it, all that is s
 from __future__ import annotations
 
 import json
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from memory.model import Commit, LedgerNode, SealedRetrieval, SealedToken, Turn, Withdrawn
@@ -43,11 +43,16 @@ def _unnamed(sealed: SealedRetrieval, memories: Set[str]) -> SealedRetrieval:
     gone = [one for one in record.placed if not memories.isdisjoint(map(str, one.memory_ids))]
     left = replace(
         record,
-        candidates=tuple(one for one in record.candidates if one["id"] not in memories),
+        candidates=tuple(_without_later(one, memories) for one in record.candidates if one["id"] not in memories),
         placed=tuple(one for one in record.placed if one not in gone),
         withdrawn=(*record.withdrawn, *(Withdrawn(one.chain, _WHY) for one in gone)),
     )
     return replace(sealed, record=left, sealed=None)
+
+
+def _without_later(candidate: Mapping[str, Any], memories: Set[str]) -> dict[str, Any]:
+    """What says it otherwise is named no more."""
+    return {**candidate, "later": None} if candidate.get("later") in memories else dict(candidate)
 
 
 def _bare(node: LedgerNode) -> LedgerNode:

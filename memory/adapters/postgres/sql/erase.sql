@@ -480,36 +480,40 @@ SET sealed = NULL
 WHERE tenant_id = $1 AND session_id = ANY ($2) AND sealed IS NOT NULL;
 
 -- name: unname_retrievals
--- Retrievals of these sessions that named one of these memories do so no more, and what was placed is gone with its text.
+-- Retrievals of these sessions that named one of these memories do so no more, and what was placed is gone with its text;
+-- where one was named only as what says another later, nothing was. `given`: not only so.
 -- All that they name is joined to the ids at once: with a table of the ids made anew for each retrieval, 5,000 ids took
 -- 3 ms a retrieval.
 -- $1 tenant uuid, $2 session_ids uuid[], $3 ids text[]
--- Uses: retrievals_of_session. Rows: retrieval_id, session_id, exchange_id.
+-- Uses: retrievals_of_session. Rows: retrieval_id, session_id, exchange_id, given.
 WITH naming AS MATERIALIZED (
-    SELECT DISTINCT n.retrieval_id
+    SELECT n.retrieval_id, bool_or(n.given) AS given
     FROM (
-        SELECT r.retrieval_id, c ->> 'id' AS named
+        SELECT r.retrieval_id, w.named, w.given
         FROM retrievals r
         CROSS JOIN jsonb_array_elements(r.candidates) AS c
+        CROSS JOIN LATERAL (VALUES (c ->> 'id', true), (c ->> 'later', false)) AS w (named, given)
         WHERE r.tenant_id = $1 AND r.session_id = ANY ($2)
         UNION ALL
-        SELECT r.retrieval_id, one
+        SELECT r.retrieval_id, one, true
         FROM retrievals r
         CROSS JOIN jsonb_array_elements(r.placements) AS p
         CROSS JOIN jsonb_array_elements_text(coalesce(p -> 'memory_ids', '[]')) AS one
         WHERE r.tenant_id = $1 AND r.session_id = ANY ($2)
         OFFSET 0) n
-    WHERE n.named IN (SELECT unnest($3::text[])))
+    WHERE n.named IN (SELECT unnest($3::text[]))
+    GROUP BY n.retrieval_id)
 UPDATE retrievals r
 SET candidates = coalesce((
-        SELECT jsonb_agg(c) FROM jsonb_array_elements(r.candidates) AS c WHERE NOT (c ->> 'id' = ANY ($3))), '[]'),
+        SELECT jsonb_agg(CASE WHEN c ->> 'later' = ANY ($3) THEN c || '{"later": null}' ELSE c END)
+        FROM jsonb_array_elements(r.candidates) AS c WHERE NOT (c ->> 'id' = ANY ($3))), '[]'),
     placements = coalesce((
         SELECT jsonb_agg(p) FROM jsonb_array_elements(r.placements) AS p
         WHERE NOT coalesce(p -> 'memory_ids', '[]') ?| $3), '[]'),
-    sealed = NULL
+    sealed = CASE WHEN naming.given THEN NULL ELSE r.sealed END
 FROM naming
 WHERE r.tenant_id = $1 AND r.session_id = ANY ($2) AND r.retrieval_id = naming.retrieval_id
-RETURNING r.retrieval_id, r.session_id, r.exchange_id;
+RETURNING r.retrieval_id, r.session_id, r.exchange_id, naming.given;
 
 -- name: withdraw_nodes
 -- What these retrievals of these sessions placed is never sent again. A place that is no message's (-1) quotes nothing: what
