@@ -1071,6 +1071,20 @@ async def test_a_dry_run_tells_of_the_answers_that_repeat_it_too(bench: Bench, s
     assert (len(turns), len(memories)) == (gone["turns"], gone["memories"]) and gone["turns"] == 2
 
 
+async def test_a_dry_run_tells_of_the_other_episodes_of_a_conversation_that_is_told_again(bench: Bench) -> None:
+    ada = bench.stores.scope("ada")
+    await bench.commit(ada, "s")
+    await bench.commit(ada, "s", ("How do I sort a list in Python?", "Use the function called sorted on it."), at=2)
+    said = bench.postgres.psql("SELECT memory_id FROM memory_versions WHERE content LIKE '%silver%'")
+    bench.postgres.psql(  # these two stand for two episodes
+        "UPDATE memories SET collection = 'episode' FROM memory_versions v"
+        " WHERE v.memory_id = memories.memory_id AND (v.content LIKE '%silver%' OR v.content LIKE 'How do I%')"
+    )
+    _, turns, memories = await bench.asking.remembered(Target("memory", said, ada))
+    assert (await bench.run(await bench.ask("memory", said, ada))).receipt["complete"]
+    assert (len(turns), len(memories)) == (4 - rows(bench, "turns"), 4 - rows(bench, "memories")) == (1, 2)
+
+
 async def test_a_summary_made_anew_may_be_given(bench: Bench) -> None:
     """It has the id of the one that went."""
     ada, write = bench.stores.scope("ada"), bench.stores.write

@@ -105,7 +105,7 @@ class EraseStore(EraseJobs):
             first = {*events, *plan.memories}
             first |= {row["memory_id"] for row in await tx.fetch("memories_of_scopes", tenant, plan.scope_ids)}
             first |= {row["memory_id"] for row in await tx.fetch("memories_of_sessions", tenant, plan.sessions_beside)}
-            taken = await _taken_along(tx, tenant, first)
+            taken = await _told_again(tx, tenant, await _taken_along(tx, tenant, first))
         return {one: taken[one]["scope_id"] for one in sorted(taken)}
 
     async def labelled(
@@ -306,12 +306,7 @@ class _Deletion:
         first |= {row["memory_id"] for row in await tx.fetch("memories_of_sessions", tenant, sessions)}
         for row in await self._turns(scopes, sessions, []):
             first.add(row["event_id"])
-        made = await _taken_along(tx, tenant, first)
-        again = {row["session_id"] for row in made.values() if row["collection"] in ("episode", "past")}
-        more = await tx.fetch("told_of_sessions", tenant, sorted(one for one in again if one is not None))
-        if extra := {row["memory_id"] for row in more} - made.keys():  # all episodes of a session are told again
-            made |= await _taken_along(tx, tenant, extra)
-        return made
+        return await _told_again(tx, tenant, await _taken_along(tx, tenant, first))
 
     async def _turns(self, scopes: list[int], sessions: list[UUID], turns: list[UUID]) -> list[Any]:
         if not (scopes or sessions or turns):
@@ -415,6 +410,14 @@ async def _taken_along(tx: Transaction, tenant: UUID, first: Iterable[UUID]) -> 
             taken |= {row["memory_id"]: row for row in await tx.fetch("made_of", tenant, some)}
         more = [row["memory_id"] for row in await tx.fetch("ties_of_gone", tenant, list(taken))]
     return taken
+
+
+async def _told_again(tx: Transaction, tenant: UUID, made: dict[UUID, Any]) -> dict[UUID, Any]:
+    """These memories, and all other episodes of the conversations of which they have one: all are told again."""
+    again = {row["session_id"] for row in made.values() if row["collection"] in ("episode", "past")}
+    more = await tx.fetch("told_of_sessions", tenant, sorted(one for one in again if one is not None))
+    extra = {row["memory_id"] for row in more} - made.keys()
+    return made | await _taken_along(tx, tenant, extra) if extra else made
 
 
 async def _sessions_that_see(tx: Transaction, tenant: UUID, scope_ids: Sequence[int], among: Set[int]) -> list[UUID]:
