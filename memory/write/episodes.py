@@ -288,7 +288,11 @@ def episode_of(
         confidence=1.0,
         occurred_at=turns[-1].occurred_at,
         extractor_version=EXTRACTOR_VERSION,
-        source_turns=tuple(turn.event_id for turn in open_turns if not turn.unlearnt),
+        source_turns=tuple(
+            turn.event_id
+            for turn, one in zip(open_turns, said, strict=True)
+            if not turn.unlearnt or files_of([one]) or urls_of([one])
+        ),
         attributes={**_about(said), **_measured(turns, told_in_full)},
     )
 

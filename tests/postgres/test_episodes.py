@@ -547,6 +547,24 @@ def test_cost_is_counted_where_an_exchange_ends_and_clocks_that_jump_give_no_neg
     assert json.dumps(whole.attributes)
 
 
+@pytest.mark.parametrize(
+    ("beside", "told"),
+    [
+        ({"tool_calls": [{"function": {"name": "open", "arguments": '{"path": "/home/ada/letter.md"}'}}]}, True),
+        ({"parts": [{"type": "image_url", "url": "https://ada.example/face.png"}]}, True),
+        ({}, False),
+    ],
+)
+def test_an_answer_without_words_is_a_source_where_what_it_called_or_showed_is_told(
+    beside: dict[str, Any], told: bool
+) -> None:
+    due, one = DueSession(UUID(int=1), 1, UUID(int=2), 0, 9, True), new_id()
+    silent = replace(told_turn(1, one, content=""), role="assistant", unlearnt=True, **beside)
+    made = episode_of(due, [told_turn(0, one), silent], 8, told_in_full=True)
+    assert made is not None and ("ada" in json.dumps(made.attributes)) is told
+    assert (silent.event_id in made.source_turns) is told
+
+
 def test_what_a_front_end_asks_for_itself_is_no_episode() -> None:
     due = DueSession(UUID(int=1), 1, UUID(int=2), 0, 9, True)
     errand = "### Task:\nSuggest follow-up questions about bread and flour.\n<chat_history>\nUSER: hi\n</chat_history>"
