@@ -1085,6 +1085,24 @@ async def test_a_dry_run_tells_of_the_other_episodes_of_a_conversation_that_is_t
     assert (len(turns), len(memories)) == (4 - rows(bench, "turns"), 4 - rows(bench, "memories")) == (1, 2)
 
 
+@pytest.mark.parametrize("kind", ["user", "memory"])
+async def test_a_receipt_counts_the_copies_that_others_were_shown(bench: Bench, kind: Any) -> None:
+    ada, eve = bench.stores.scope("ada"), bench.stores.scope("eve")
+    await bench.commit(ada, "s")
+    await bench.commit(
+        eve, "s", ("what eve says is quite another matter altogether", "and so is the answer to it here")
+    )
+    memory = bench.postgres.psql("SELECT memory_id FROM memory_versions WHERE content LIKE '%silver%'")
+    audit = AuditLog(bench.stores.database, bench.parts.keys.content_key)
+    sharing = Sharing(bench.stores.database, bench.stores.scopes, audit, bench.postgres.embeddings)
+    await sharing.share(ada, UUID(memory), "project", actor="key", now=T0)
+    value, before = {"user": "ada", "memory": memory}[kind], rows(bench, "memories")
+    _, _, memories = await bench.asking.remembered(Target(kind, value, ada))
+    receipt = (await bench.run(await bench.ask(kind, value, ada))).receipt
+    assert receipt["complete"], receipt["probe"]
+    assert receipt["counts"]["memories"] == len(memories) == before - rows(bench, "memories")
+
+
 async def test_a_summary_made_anew_may_be_given(bench: Bench) -> None:
     """It has the id of the one that went."""
     ada, write = bench.stores.scope("ada"), bench.stores.write

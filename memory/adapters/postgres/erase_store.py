@@ -251,6 +251,8 @@ class _Deletion:
         await tx.see(tenant, touched)
         await tx.run("unname_successors", tenant, list(made))
         await tx.run("unname_events", tenant, touched, [str(one) for one in made])
+        if scopes:  # before what they are copies of, with which a trigger takes what is left of them, uncounted
+            await self._rows("memory_id", list(others))
         # Each has rows in a dozen tables. Those of records go with them: what hangs on a record would not be counted.
         plain = [row for one, row in made.items() if one not in others and row["collection"] == "default"]
         for some in some_of(sorted(plain, key=lambda row: row["scope_id"]), IDS_AT_ONCE):
@@ -260,7 +262,8 @@ class _Deletion:
         await self._rows("scope_id", scopes)
         all_gone = [*made, *(row["event_id"] for row in gone_turns)]
         self._counts["derivations"] += await tx.run("erase_derivations", tenant, all_gone)
-        await self._rows("memory_id", list(others))
+        if not scopes:
+            await self._rows("memory_id", list(others))
         single = [row for row in gone_turns if row["scope_id"] not in scopes]
         nodes = ([row["session_id"] for row in single], [row["chain"] for row in single])
         self._counts["ledger"] += await tx.run("erase_nodes", tenant, *nodes)
