@@ -355,7 +355,7 @@ class _Deletion:
             about = [*ids, *behind]  # of what is no fact any more, nothing but these says what it was about
             await facts.resettle(self._tx, place, about, changed_version=version, embeddings=self._embeddings)
             await procedures.resettle(self._tx, place, ids, changed_version=version, embeddings=self._embeddings)
-            await self._tx.run("stand_behind_none", self._tenant, behind, ids, version)
+            await self._tx.run("stand_behind_none", self._tenant, ids, version)
             await outbox.announce_events(self._tx, place, "erased", ids)
             await self._tx.run("bare_events", self._tenant, [scope_id], ids)
 

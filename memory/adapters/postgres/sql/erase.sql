@@ -542,11 +542,11 @@ WHERE tenant_id = $1 AND superseded_by = ANY ($2) AND memory_id <> ALL ($2);
 
 -- name: stand_behind_none
 -- What was not ruled on anew, being hidden or no fact any more, stands behind none of those that go either.
--- $1 tenant uuid, $2 memory_ids uuid[], $3 gone_ids uuid[], $4 changed_version int8
--- Uses: memories_pkey. Rows: none.
+-- $1 tenant uuid, $2 gone_ids uuid[], $3 changed_version int8
+-- Uses: memories_superseded_by. Rows: none.
 UPDATE memories
-SET superseded_by = NULL, superseded_reason = NULL, superseded_at = NULL, changed_version = $4
-WHERE tenant_id = $1 AND memory_id = ANY ($2) AND superseded_by = ANY ($3);
+SET superseded_by = NULL, superseded_reason = NULL, superseded_at = NULL, changed_version = $3
+WHERE tenant_id = $1 AND superseded_by = ANY ($2) AND memory_id <> ALL ($2);
 
 -- name: unname_successors
 -- What one of these memories had taken the place of does not name it any more.
