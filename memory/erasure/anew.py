@@ -2,7 +2,7 @@
 
 Summaries of what is left of a conversation, facts and procedures of the other turns that said the same. Episodes are
 told again by the sweep that tells them (memory.write.episodes): their sessions stand at the beginning. Each note is
-done once and taken away. Raises StoreUnavailable, EmbedderUnavailable.
+done once, and taken away and counted in the transaction that does it. Raises StoreUnavailable, EmbedderUnavailable.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from uuid import UUID
 
 from memory.consolidation import OldSummary
 from memory.erasure.model import Items, Job
-from memory.erasure.ports import EraseStore
+from memory.erasure.ports import Beside, EraseStore
 from memory.model import NewFact, NewMemory, NewProcedure, Scope, SessionRef, Turn
 from memory.stored import StoredTurn
 
@@ -37,6 +37,7 @@ class LeftOver(Protocol):
         facts: Sequence[NewFact],
         procedures: Sequence[NewProcedure],
         now: datetime,
+        beside: Beside,
     ) -> int: ...
 
 
@@ -44,7 +45,15 @@ class Summaries(Protocol):
     """Where summaries go."""
 
     async def put_summary(
-        self, scope: Scope, session_id: UUID, memory: NewMemory, upto_seq: int, *, subject_id: UUID, now: datetime
+        self,
+        scope: Scope,
+        session_id: UUID,
+        memory: NewMemory,
+        upto_seq: int,
+        *,
+        subject_id: UUID,
+        now: datetime,
+        beside: Beside,
     ) -> int | None: ...
 
 
@@ -61,44 +70,45 @@ class Anew:
     subject_of: Callable[[UUID, str], Awaitable[UUID]]
     clock: Callable[[], datetime]
 
-    async def make(self, job: Job, items: Items) -> dict[str, int]:
+    async def make(self, job: Job, items: Items) -> None:
         """All of it."""
-        summed = 0
         for item, scope_id in items.of.get("summary", {}).items():
-            summed += await self._sum_up(job, item, scope_id)
-            await self.store.item_done(job, "summary", item)
+            if not await self._sum_up(job, item, scope_id):
+                await self.store.item_done(job, "summary", item)
         by_scope: dict[int, list[UUID]] = {}
         for item, scope_id in items.of.get("learn", {}).items():
             by_scope.setdefault(scope_id, []).append(UUID(item))
-        learnt = 0
         for scope_id, events in by_scope.items():
             for start in range(0, len(events), _TURNS_AT_ONCE):
                 some = events[start : start + _TURNS_AT_ONCE]
-                learnt += await self._learn(job.tenant_id, scope_id, some)
-                for event_id in some:
-                    await self.store.item_done(job, "learn", str(event_id))
-        return {"summaries_rebuilt": summed, "memories_learnt_again": learnt}
+                if not await self._learn(job, scope_id, some):
+                    for event_id in some:
+                        await self.store.item_done(job, "learn", str(event_id))
 
-    async def _sum_up(self, job: Job, item: str, scope_id: int) -> int:
+    async def _sum_up(self, job: Job, item: str, scope_id: int) -> bool:
+        """Whether there is a summary now, which was noted then."""
         name, _, seq = item.partition(":")
         session_id, upto = UUID(name), int(seq)
         found = await self.left.session(job.tenant_id, scope_id, session_id)
         if found is None:
-            return 0
+            return False
         scope, ref = found
         turns = await self.left.left_of_session(job.tenant_id, scope_id, session_id, upto)
         subject = await self.subject_of(job.tenant_id, scope.user)
         old = OldSummary(session_id, scope_id, session_id, ref.label, 0, subject, upto, 0)
         memory = await self.sum_up(old, turns) if turns else None
         if memory is None:
-            return 0
-        now = self.clock()
-        done = await self.summaries.put_summary(scope, session_id, memory, upto, subject_id=subject, now=now)
-        return int(done is not None)
+            return False
+        beside = self.store.made(job, "summary", [item], "summaries_rebuilt")
+        put, now = self.summaries.put_summary, self.clock()
+        return await put(scope, session_id, memory, upto, subject_id=subject, now=now, beside=beside) is not None
 
-    async def _learn(self, tenant: UUID, scope_id: int, events: Sequence[UUID]) -> int:
-        turns = await self.left.turns(tenant, scope_id, events)
+    async def _learn(self, job: Job, scope_id: int, events: Sequence[UUID]) -> bool:
+        """Whether these say anything, which is learnt and was noted then."""
+        turns = await self.left.turns(job.tenant_id, scope_id, events)
         facts, procedures = await asyncio.gather(self.facts(turns), self.procedures(turns))
         if not facts and not procedures:
-            return 0
-        return await self.left.learn(tenant, scope_id, events, facts, procedures, self.clock())
+            return False
+        beside = self.store.made(job, "learn", [str(one) for one in events], "memories_learnt_again")
+        await self.left.learn(job.tenant_id, scope_id, events, facts, procedures, self.clock(), beside)
+        return True

@@ -170,9 +170,10 @@ class Erasing:
         return await self._advance(job, "deleted", await self._purge(job, target, known), fence)
 
     async def _make_anew(self, job: Job, fence: int) -> Job:
-        anew = self._parts.anew
-        made = await anew.make(job, await self._store.items(job)) if anew is not None else {}
-        return await self._advance(job, "rebuilt", made, fence)
+        if self._parts.anew is not None:
+            await self._parts.anew.make(job, await self._store.items(job))
+            job = await self._store.get(job.tenant_id, job.erasure_id) or job  # with what was counted
+        return await self._advance(job, "rebuilt", {}, fence)
 
     async def _lock_away(self, job: Job, target: Target, fence: int) -> Job:
         """What is sealed can be read no more, and what the model server has cached is met no more."""

@@ -8,6 +8,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -26,7 +27,7 @@ from memory.adapters.postgres import facts as fact_store
 from memory.adapters.postgres.artifact_store import BlobKeeper
 from memory.adapters.postgres.audit import AuditLog
 from memory.adapters.postgres.checkpoint_store import CheckpointStore
-from memory.adapters.postgres.database import NoKeys, Transaction
+from memory.adapters.postgres.database import Database, NoKeys, Transaction
 from memory.adapters.postgres.document_store import DocumentStore
 from memory.adapters.postgres.erase_anew import AnewStore
 from memory.adapters.postgres.erase_jobs import JOB
@@ -64,6 +65,7 @@ from memory.model import (
     ImportChunk,
     ImportLine,
     LedgerNode,
+    NewMemory,
     Placed,
     Scope,
     SealedToken,
@@ -73,7 +75,7 @@ from memory.model import (
 from memory.ports import Entry as PortEntry
 from memory.read.conversation import CUT, WITHDRAWN, scope_key
 from memory.read.working import Known
-from memory.stored import MemoryChange
+from memory.stored import MemoryChange, StoredTurn
 from memory.telemetry import Metrics
 from memory.write.facts import facts_of, spoken
 from memory.write.procedures import procedures_of
@@ -509,6 +511,60 @@ async def test_what_was_put_right_goes_with_either_of_its_turns(bench: Bench, wh
     bench.parts = replace(bench.parts, anew=anew_of(bench))
     assert (await bench.run(await bench.ask("memory", str(one.memories[which].memory_id), ada))).receipt["complete"]
     assert semantic(bench) == left
+
+
+class BreaksOff:
+    """Makes anew, and loses its store one transaction later each time."""
+
+    def __init__(self, anew: Anew) -> None:
+        self._anew = anew
+        self.times = 0
+
+    async def make(self, job: Any, items: Any) -> Any:
+        left, begin = self.times, Database.transaction
+        self.times += 1
+
+        def transaction(*args: Any, **keywords: Any) -> Any:
+            nonlocal left
+            if left == 0:
+                raise StoreUnavailable("away")
+            left -= 1
+            return begin(*args, **keywords)
+
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(Database, "transaction", transaction)
+            return await self._anew.make(job, items)
+
+
+async def test_a_receipt_counts_what_was_made_anew_when_a_fault_broke_that_off(bench: Bench) -> None:
+    ada, write = bench.stores.scope("ada"), bench.stores.write
+    figs = await told(bench, ada, "s", "I like figs.")
+    await told(bench, ada, "t", "I live in Radovljica. I like figs.", day=1)
+    await told(bench, ada, "u", "I live in Bled.", day=2)
+    await bench.commit(ada, "v")
+    await bench.commit(ada, "v", ("How do I sort a list in Python?", "Use the function called sorted on it."), at=2)
+    summariser = Summariser(write, every_turns=4, every_tokens=9_999, sentences_max=8, clock=lambda: T0)
+    session = SessionRef((await bench.stores.records.session(ada, "v")).session_id, "v")
+    due = await summed(bench, summariser, ada, session)
+    await summariser.keep(ada, session, due, SUBJECT, LANE, bench.stores.fence)
+    heron = bench.postgres.psql(
+        "SELECT memory_id FROM memory_versions WHERE content LIKE '%silver%' AND origin = 'live'"
+    )
+
+    async def sum_up(_: Any, turns: Sequence[StoredTurn]) -> NewMemory:
+        memory = summary_of(session, None, turns, 8)
+        assert memory is not None
+        return replace(memory, windows=((0, 4),), vectors=vectors(1))
+
+    anew = BreaksOff(replace(anew_of(bench), sum_up=sum_up))
+    bench.parts = replace(bench.parts, anew=anew)
+    target = Target("query", "both", ada, memory_ids=(figs, UUID(heron)))
+    erasure_id, job = await bench.asking.ask(target, datetime.now(UTC)), None
+    while job is None:
+        with suppress(StoreUnavailable):
+            job = await bench.run(erasure_id)
+    assert anew.times > 4 and job.receipt["complete"]
+    assert job.receipt["counts"].items() >= {"summaries_rebuilt": 1, "memories_learnt_again": 1}.items(), job.receipt
 
 
 @pytest.mark.parametrize("how", ["deleted", "rejected"])

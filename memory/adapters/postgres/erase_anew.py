@@ -16,6 +16,7 @@ from memory.adapters.postgres import procedures as procedure_store
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.facts import EmbeddingQueries, Heard
 from memory.adapters.postgres.rows import Place, heard_turn
+from memory.erasure.ports import Beside
 from memory.model import NewFact, NewProcedure, Scope, SessionRef, Turn
 from memory.stored import StoredTurn
 
@@ -65,8 +66,9 @@ class AnewStore:
         facts: Sequence[NewFact],
         procedures: Sequence[NewProcedure],
         now: datetime,
+        beside: Beside,
     ) -> int:
-        """Store what these turns say; how many memories are new."""
+        """Store what these turns say; how many memories are new, which `beside` is told."""
         async with self._database.transaction(tenant, [scope_id]) as tx:
             version = await tx.value("bump_scope", tenant, scope_id)
             subject = await tx.value("subject_of_scope", tenant, scope_id)
@@ -77,9 +79,11 @@ class AnewStore:
             born = await fact_store.store_facts(
                 tx, place, offered, changed_version=version, model=None, embeddings=self._embeddings
             )
-            return born + await procedure_store.store_procedures(
+            born += await procedure_store.store_procedures(
                 tx, place, taught, changed_version=version, embeddings=self._embeddings
             )
+            await beside(tx, born)
+        return born
 
 
 async def _heard(tx: Transaction, tenant: UUID, events: Sequence[UUID]) -> list[Heard]:

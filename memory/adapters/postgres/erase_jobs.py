@@ -15,7 +15,7 @@ from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.leadership import lane_of_job
 from memory.adapters.postgres.leases import hold_fence
 from memory.erasure.model import Items, Job, Step
-from memory.erasure.ports import Witness
+from memory.erasure.ports import Beside, Witness
 from memory.model import TombstoneKind
 
 JOB = "erasure"
@@ -91,6 +91,17 @@ class EraseJobs:
         """One thing is done."""
         async with self._database.transaction(job.tenant_id) as tx:
             await tx.run("drop_erasure_item", job.tenant_id, job.erasure_id, kind, item)
+
+    def made(self, job: Job, kind: str, items: Sequence[str], what: str) -> Beside:
+        """Notes that these are done and how many of `what` came of them, in the transaction that makes them."""
+
+        async def note(tx: Transaction, count: int) -> None:
+            for item in items:
+                await tx.run("drop_erasure_item", job.tenant_id, job.erasure_id, kind, item)
+            if count:
+                await tx.run("count_erasure", job.tenant_id, job.erasure_id, what, count)
+
+        return note
 
     async def advance(self, job: Job, step: Step, counts: Mapping[str, Any], fence: int) -> None:
         """A step is done. Raises LeaseLost."""

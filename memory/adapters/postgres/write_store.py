@@ -7,7 +7,7 @@ Raises StoreUnavailable, after which the same commit may be tried again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
@@ -250,12 +250,14 @@ class WriteStore:
         now: datetime,
         lane: str | None = None,
         fence: int = 0,
+        beside: Callable[[Transaction, int], Awaitable[None]] | None = None,
     ) -> int | None:
         """The rolling summary of all turns below `upto_seq`: a new version of the session's one summary memory.
 
         Returns its version number; None when a summary that reaches as far is there already (a retry), or another than
         the one it was `made_of` (that `changed_version`; None: of turns alone, where there was none): what was
-        forgotten meanwhile would come back with its words. The next one is made of what is there then.
+        forgotten meanwhile would come back with its words. The next one is made of what is there then. `beside` writes
+        in the same transaction that there is one.
         Raises LeaseLost, StoreUnavailable.
         """
         scope_id = await self._scopes.ensure(scope)
@@ -303,6 +305,8 @@ class WriteStore:
             await tx.run(
                 "mark_summarised", scope.tenant, session_id, memory.memory_id if standing is None else known, upto_seq
             )
+            if beside is not None:
+                await beside(tx, 1)
         return number
 
     async def drop_expired_sealed(self, now: datetime, retention: timedelta) -> int:

@@ -57,6 +57,14 @@ UPDATE erasures
 SET step = $3, counts = $4
 WHERE tenant_id = $1 AND erasure_id = $2;
 
+-- name: count_erasure
+-- So much more of this was counted.
+-- $1 tenant uuid, $2 erasure_id uuid, $3 what text, $4 more int8
+-- Uses: erasures_pkey. Rows: none.
+UPDATE erasures
+SET counts = counts || jsonb_build_object($3::text, coalesce((counts ->> $3)::int8, 0) + $4)
+WHERE tenant_id = $1 AND erasure_id = $2;
+
 -- name: end_erasure
 -- A job has ended: what it was about is known by its digest only.
 -- $1 tenant uuid, $2 erasure_id uuid, $3 receipt jsonb, $4 now timestamptz
