@@ -164,8 +164,8 @@ class Erasing:
         items = await self._store.items(job)
         if not known.hot:  # taken up again behind the deletion
             known.hot.update(await self._hot(job, target, items))
-        files = await self._parts.files.forget(job.tenant_id, items.touched(), self._parts.clock())
-        job = await self._counted(job, {"files": files}, fence)
+        async for files in self._parts.files.forget(job.tenant_id, items.touched(), self._parts.clock()):
+            job = await self._counted(job, {"files": files}, fence)
         await self._tell(Word(job.tenant_id, job.erasure_id, 2, tuple(items.touched())), known)
         return await self._advance(job, "deleted", await self._purge(job, target, known), fence)
 

@@ -111,9 +111,9 @@ class GoesThrough(Protocol):
 
 
 class TakesFiles(Protocol):
-    """Files of artifacts. StoreUnavailable."""
+    """Files of artifacts, how many of each owner. StoreUnavailable."""
 
-    async def forget(self, tenant: UUID, scope_ids: Sequence[int], now: datetime) -> int: ...
+    def forget(self, tenant: UUID, scope_ids: Sequence[int], now: datetime) -> AsyncIterator[int]: ...
 
 
 class Hots(Protocol):

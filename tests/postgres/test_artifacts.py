@@ -157,7 +157,7 @@ async def test_no_row_names_bytes_that_a_slow_removal_takes(
         note = noted(scope.tenant, "test", "artifact.delete", at=T0)
         await store.delete(scope, first.artifact_id, now=T0, note=note)
         over = T0 + UNDO + timedelta(seconds=1)
-        removing = asyncio.create_task(keeper.forget(scope.tenant, [first.owner.scope_id], over))
+        removing = asyncio.ensure_future(anext(keeper.forget(scope.tenant, [first.owner.scope_id], over)))
         await blobs.asked.wait()
         await asyncio.sleep(0.8)
         with pytest.raises(StoreUnavailable, match="send it again"):
@@ -193,7 +193,7 @@ async def test_no_row_names_bytes_that_a_removal_takes_whose_worker_is_ended(
         note = noted(scope.tenant, "test", "artifact.delete", at=T0)
         await store.delete(scope, first.artifact_id, now=T0, note=note)
         over = T0 + UNDO + timedelta(seconds=1)
-        removing = asyncio.create_task(keeper.forget(scope.tenant, [first.owner.scope_id], over))
+        removing = asyncio.ensure_future(anext(keeper.forget(scope.tenant, [first.owner.scope_id], over)))
         assert await asyncio.to_thread(blobs.begun.wait, 10)
         removing.cancel()
         adding = asyncio.create_task(kept(made, store, blobs, b"12345678", UNDO.days + 1))

@@ -8,7 +8,7 @@ holds the same lock: no row names bytes that are gone. Raises NotFound, Conflict
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -217,11 +217,12 @@ class BlobKeeper:
             raise fault
         return found
 
-    async def forget(self, tenant: UUID, scope_ids: Sequence[int], now: datetime) -> int:
-        """Remove at once what no row of these scopes names; how many there were."""
+    async def forget(self, tenant: UUID, scope_ids: Sequence[int], now: datetime) -> AsyncIterator[int]:
+        """Remove at once what no row of these scopes names; how many there were of each owner, once they are gone."""
         wanted = set(scope_ids)
-        owners = [one for one in await self._blobs.owners(tenant) if one.scope_id in wanted]
-        return sum([len((await self._of(owner, now, at_once=True)).removed) for owner in owners])
+        for owner in await self._blobs.owners(tenant):
+            if owner.scope_id in wanted:
+                yield len((await self._of(owner, now, at_once=True)).removed)
 
     async def _of(self, owner: Owner, now: datetime, *, at_once: bool) -> Collected:
         async with self._database.transaction(owner.tenant_id, [owner.scope_id]) as tx:
