@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import random
 import resource
@@ -12,13 +13,15 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from itertools import count
 from pathlib import Path
 from uuid import UUID
 
 import pytest
 
+from memory.adapters import directory_blobs
 from memory.adapters.blob_format import write_all
 from memory.adapters.directory_blobs import DirectoryBlobs
 from memory.artifacts import CHUNK_BYTES, GRACE, Blob, Owner
@@ -194,6 +197,37 @@ async def test_a_full_disk_is_said_and_leaves_nothing(tmp_path: Path) -> None:
         await kept(blobs, b"y" * 4 * CHUNK_BYTES)
     assert files(tmp_path) == []
     assert await read(blobs, (await kept(blobs, b"y")).name) == b"y"
+
+
+class Disk:
+    """Puts names on disk, but for the one call that meets a fault."""
+
+    def __init__(self, fails_at: int) -> None:
+        self.left = fails_at
+        self.named = set[Path]()
+
+    def __call__(self, directory: Path) -> None:
+        self.left -= 1
+        if self.left == 0:
+            raise OSError(errno.EIO, "Input/output error")
+        self.named.add(directory)
+
+
+async def test_what_was_broken_off_before_its_name_was_on_disk_is_on_it_when_it_comes_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At each directory in turn: a power cut would take the file, and a row would name bytes that are not there."""
+    for at in count(1):
+        disk, root = Disk(at), tmp_path / str(at)
+        monkeypatch.setattr(directory_blobs, "synced", disk)
+        with suppress(StoreUnavailable):
+            await kept(DirectoryBlobs(root), WORDS)
+        if disk.left > 0:
+            break
+        await kept(DirectoryBlobs(root), WORDS)
+        (path,) = files(root)
+        assert {one for one in path.parents if one.is_relative_to(root)} <= disk.named
+    assert at > 6
 
 
 @pytest.mark.parametrize("name", ["", "..", "../../etc/passwd", "0" * 63 + "/", "F" * 64, "0" * 64])

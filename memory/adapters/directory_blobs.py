@@ -104,14 +104,13 @@ class DirectoryBlobs:
         home = _made(self._root, *self._home(owner).relative_to(self._root).parts)
         with _locked(home):
             (home / _MARKS / name).unlink(missing_ok=True)
-            target = home / name[:2] / name
+            target = _made(home, name[:2]) / name
             was_there = target.exists()
             if was_there and _sealed_under(target, key_id) and target.stat().st_size == part.stat().st_size:
                 part.unlink()
-                return False
-            _made(home, name[:2])
-            part.rename(target)
-            synced(target.parent)
+            else:
+                part.rename(target)
+            synced(target.parent)  # also where it is there: who brought it may have been broken off before this
         return not was_there
 
     def _home(self, owner: Owner) -> Path:
@@ -203,13 +202,14 @@ def _locked(home: Path) -> Iterator[None]:
 
 
 def _made(root: Path, *names: str) -> Path:
-    """A directory below `root`, which may be new too, for its owner alone; durable as a name."""
+    """A directory below `root`, which may be new too, for its owner alone; durable as a name, also one that is there:
+    who made it may have been broken off before it was.
+    """
     root.mkdir(mode=0o700, parents=True, exist_ok=True)
     for name in names:
         parent, root = root, root / name
-        if not root.is_dir():
-            root.mkdir(mode=0o700, exist_ok=True)
-            synced(parent)
+        root.mkdir(mode=0o700, exist_ok=True)
+        synced(parent)
     return root
 
 
