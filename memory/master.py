@@ -108,6 +108,7 @@ def load_or_create_master_key(path: Path) -> bytes:
     """
     if not is_there(path):
         _create_once(path, os.urandom(KEY_BYTES))
+    _keep_name(path)
     try:
         known = path.stat()
         secret = path.read_bytes()
@@ -151,7 +152,6 @@ def _create_once(path: Path, secret: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.link(draft, path)
-        synced(path.parent)
     except FileExistsError:
         return
     except OSError as exc:
@@ -159,6 +159,15 @@ def _create_once(path: Path, secret: bytes) -> None:
     finally:
         with contextlib.suppress(OSError):  # also where there is no such place
             draft.unlink()
+
+
+def _keep_name(path: Path) -> None:
+    """Its name is on disk before anything is sealed under it: whoever made it may have been broken off before that."""
+    try:
+        if os.access(path.parent, os.W_OK):  # else nobody here has made it: it is mounted, or another account's
+            synced(path.parent)
+    except OSError as exc:
+        raise StartFailed(f"the master key {path} cannot be kept ({exc.strerror}); see to the disk it is on") from exc
 
 
 def hkdf(secret: bytes, info: bytes) -> bytes:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import errno
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from memory import master, on_disk
 from memory.adapters.postgres import sealing
 from memory.envelope import Bound, key_id_of
 from memory.errors import EnvelopeUnreadable, StartFailed
@@ -51,6 +53,25 @@ def test_of_two_that_start_at_once_the_key_of_the_first_stays(tmp_path: Path, mo
     monkeypatch.setattr("memory.master.is_there", lambda path: False)  # the second looked before the first was done
     assert load_or_create_master_key(tmp_path / "master.key") == first
     assert list(tmp_path.iterdir()) == [tmp_path / "master.key"]
+
+
+def test_a_key_whose_name_met_a_fault_is_on_disk_before_it_is_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A power cut would take it, and with it all that was sealed under it since."""
+    faults, named, before = [OSError(errno.EIO, "Input/output error")], list[Path](), on_disk.synced
+
+    def synced(path: Path) -> None:
+        if faults:
+            raise faults.pop()
+        before(path)
+        named.append(path)
+
+    monkeypatch.setattr(master, "synced", synced)
+    with pytest.raises(StartFailed, match=r"Input/output error"):
+        load_or_create_master_key(tmp_path / "master.key")
+    load_or_create_master_key(tmp_path / "master.key")
+    assert named == [tmp_path]
 
 
 async def test_what_the_previous_key_wrapped_opens_and_is_known_as_old(tmp_path: Path) -> None:
