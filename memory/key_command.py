@@ -21,8 +21,8 @@ from uuid import UUID
 import uvloop
 
 from memory.adapters.postgres.audit import AuditLog, Witness
-from memory.adapters.postgres.database import NIGHTLY, Database
-from memory.adapters.postgres.keys import KeyStore
+from memory.adapters.postgres.database import NIGHTLY, Database, Transaction
+from memory.adapters.postgres.keys import KeyStore, keys_of_tenant
 from memory.audit import noted
 from memory.config import Settings
 from memory.errors import ConfigInvalid
@@ -98,6 +98,7 @@ async def _create(here: Here) -> int:
     tenant = await here.store.ensure_tenant(asked["tenant"], here.now)
     ends = None if asked["expires_in_s"] is None else here.now + timedelta(seconds=asked["expires_in_s"])
     key_id = new_id()
+    act = await _acted(here, tenant, key_id, "key.create")
     _, secret = await here.store.create_api_key(
         tenant,
         asked["name"],
@@ -111,12 +112,11 @@ async def _create(here: Here) -> int:
         ring=here.ring,
         key_id=key_id,
         beside=partial(_refuse_namesake, here),
-        witness=await _witness(here, tenant, key_id, "key.create"),
+        witness=act,
     )
     if is_new:
         sys.stderr.write(f"the tenant {asked['tenant']!r} is new\n")
-    made = next(one for one in await here.store.list_api_keys(tenant) if one.key_id == key_id)
-    _show_secret(here, made, asked["tenant"], secret)
+    _show_secret(here, act.key, asked["tenant"], secret)
     return 0
 
 
@@ -154,7 +154,7 @@ async def _list(here: Here) -> int:
 async def _rotate(here: Here) -> int:
     key, tenant = await _meant(here)
     until = here.now + timedelta(seconds=here.asked["grace_s"])
-    witness = await _witness(here, key.tenant_id, key.key_id, "key.rotate")
+    act = await _acted(here, key.tenant_id, key.key_id, "key.rotate")
     secret = await here.store.rotate_api_key(
         key.tenant_id,
         key.key_id,
@@ -162,7 +162,7 @@ async def _rotate(here: Here) -> int:
         former_until=until,
         redo=here.asked["redo"],
         ring=here.ring,
-        witness=witness,
+        witness=act,
     )
     if secret is None and _in_use(key, here):
         raise KeyRefused(
@@ -171,27 +171,40 @@ async def _rotate(here: Here) -> int:
         )
     if secret is None:
         raise KeyRefused(f"mp-{key.prefix} ({key.name}) is {_state(key, here)}; make another: memory-proxy key create")
-    rotated = next(one for one in await here.store.list_api_keys(key.tenant_id) if one.key_id == key.key_id)
-    _show_secret(here, rotated, tenant, secret)
+    _show_secret(here, act.key, tenant, secret)
     return 0
 
 
 async def _revoke(here: Here) -> int:
     key, tenant = await _meant(here)
-    witness = await _witness(here, key.tenant_id, key.key_id, "key.revoke")
-    if not await here.store.revoke_api_key(key.tenant_id, key.key_id, here.now, witness):
+    act = await _acted(here, key.tenant_id, key.key_id, "key.revoke")
+    if not await here.store.revoke_api_key(key.tenant_id, key.key_id, here.now, act):
         raise KeyRefused(f"mp-{key.prefix} ({key.name}) is revoked already")
     if here.asked["json"]:
-        revoked = next(one for one in await here.store.list_api_keys(key.tenant_id) if one.key_id == key.key_id)
-        sys.stdout.write(json.dumps(_members(revoked, tenant, here), indent=2) + "\n")
+        sys.stdout.write(json.dumps(_members(act.key, tenant, here), indent=2) + "\n")
     else:
         sys.stderr.write(f"mp-{key.prefix} ({key.name}) and its tokens are refused by every process within a second\n")
     return 0
 
 
-async def _witness(here: Here, tenant: UUID, key_id: UUID, action: str) -> Witness:
+class _Act:
+    """Notes what is done to a key, and reads what it is then, in the transaction that does it: a store that goes a
+    moment later does not keep a secret, which is shown once, from whoever asked for it.
+    """
+
+    def __init__(self, tenant: UUID, key_id: UUID, notes: Witness) -> None:
+        self._tenant, self._key_id, self._notes = tenant, key_id, notes
+        self.key: ApiKey  # once it is done
+
+    async def __call__(self, tx: Transaction, /, *_of: UUID) -> None:
+        await self._notes(tx)
+        self.key = next(one for one in await keys_of_tenant(tx, self._tenant) if one.key_id == self._key_id)
+
+
+async def _acted(here: Here, tenant: UUID, key_id: UUID, action: str) -> _Act:
     """Who runs the command has the data directory's rights and no key: `operator`."""
-    return await here.audit.witness(noted(tenant, "operator", action, ids=[key_id], at=here.now))
+    note = noted(tenant, "operator", action, ids=[key_id], at=here.now)
+    return _Act(tenant, key_id, await here.audit.witness(note))
 
 
 async def _meant(here: Here) -> tuple[ApiKey, str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,7 +14,7 @@ from uuid import UUID
 
 import pytest
 
-from memory.adapters.postgres.database import Database
+from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.keys import KeyStore, secret_digest
 from memory.config import Settings
 from memory.errors import StoreUnavailable
@@ -76,6 +77,42 @@ async def test_nothing_is_done_to_a_key_that_is_not_noted(
         assert await keys(settings, json.dumps(asked)) == 0, capsys.readouterr().err
     noted = postgres.psql("SELECT string_agg(action, ' ' ORDER BY seq) FROM audit_log")
     assert noted == "key.create key.rotate key.revoke"
+
+
+async def test_a_secret_is_shown_by_whoever_made_it_though_the_store_goes_a_moment_later(
+    postgres: TestDatabase, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Settings.model_validate({"data": {"dir": str(tmp_path)}, "database": {"url": postgres.app}})
+    begin, is_done = Database.transaction, False
+
+    @asynccontextmanager
+    async def transaction(self: Database, *args: Any, **keywords: Any) -> AsyncIterator[Transaction]:
+        nonlocal is_done
+        if is_done:
+            raise StoreUnavailable("no connection is free")
+        async with begin(self, *args, **keywords) as tx:
+            yield tx
+        is_done = noted() > before
+
+    def noted() -> int:
+        return int(postgres.psql("SELECT count(*) FROM audit_log WHERE action LIKE 'key.%'"))
+
+    monkeypatch.setattr(Database, "transaction", transaction)
+    key = {"name": "tower", "tenant": "default", "capabilities": [], "limits": {}, "fixed": {}, "defaults": {}}
+    named: dict[str, Any] = {"key": "tower", "tenant": None, "json": True}
+    shown = []
+    for asked in (
+        {"act": "create", **key, "ceiling": "internal", "expires_in_s": None, "json": True},
+        {"act": "rotate", **named, "grace_s": 60, "redo": False},
+        {"act": "revoke", **named},
+    ):
+        is_done, before = False, noted()
+        assert await keys(settings, json.dumps(asked)) == 0
+        shown.append(json.loads(capsys.readouterr().out))
+    made, rotated, revoked = shown
+    assert rotated["former"]["prefix"] == made["prefix"] and made["secret"] != rotated["secret"]
+    assert [one["state"] for one in shown] == ["in use", "in use", "revoked"]
+    assert revoked["prefix"] == rotated["prefix"] == rotated["secret"][:11]
 
 
 async def test_two_commands_at_once_make_one_key_of_a_name(

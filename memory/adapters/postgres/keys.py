@@ -15,7 +15,7 @@ from typing import Any
 from uuid import UUID
 
 from memory.adapters.postgres.audit import Witness, unseen
-from memory.adapters.postgres.database import Database
+from memory.adapters.postgres.database import Database, Transaction
 from memory.envelope import seal
 from memory.errors import StoreUnavailable
 from memory.ids import new_id
@@ -93,8 +93,8 @@ class KeyStore:
         async with self._database.transaction(tenant) as tx:
             if beside is not None:
                 await tx.value("make_keys_in_turn")
-                for row in await tx.fetch("api_keys_of_tenant", tenant):
-                    beside(_api_key(row))
+                for one in await keys_of_tenant(tx, tenant):
+                    beside(one)
             await tx.run(
                 "add_api_key",
                 key_id,
@@ -154,7 +154,7 @@ class KeyStore:
     async def list_api_keys(self, tenant: UUID) -> list[ApiKey]:
         """Every key of a tenant, revoked and expired ones included, newest first."""
         async with self._database.transaction(None, read_only=True) as tx:
-            return [_api_key(row) for row in await tx.fetch("api_keys_of_tenant", tenant)]
+            return await keys_of_tenant(tx, tenant)
 
     async def revoke_api_key(self, tenant: UUID, key_id: UUID, now: datetime, witness: Witness = unseen) -> bool:
         """Whether there was such a key in use."""
@@ -178,6 +178,11 @@ class KeyStore:
             keys = [_api_key(row) for row in await tx.fetch("active_api_keys", now)]
         former = [one for key in keys if (one := as_it_was(key, now)) is not None]
         return {key.secret_sha256: key for key in (*former, *keys)}
+
+
+async def keys_of_tenant(tx: Transaction, tenant: UUID) -> list[ApiKey]:
+    """Every key of a tenant as this transaction sees it, newest first."""
+    return [_api_key(row) for row in await tx.fetch("api_keys_of_tenant", tenant)]
 
 
 def secret_digest(secret: str) -> bytes:
