@@ -47,8 +47,9 @@ async def scrub(owner_dsn: str) -> int:
                 await connection.execute("SELECT pg_switch_wal()")
                 await connection.execute("CHECKPOINT")
         finally:
-            await connection.execute("ALTER SYSTEM RESET wal_recycle")
-            await connection.execute("SELECT pg_reload_conf()")
+            async with _connection(owner_dsn) as another:  # the first may be what it broke off with
+                await another.execute("ALTER SYSTEM RESET wal_recycle")
+                await another.execute("SELECT pg_reload_conf()")
     return len(tables)
 
 

@@ -1,0 +1,53 @@
+"""What a scrub sets for as long as it lasts does not outlast it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import asyncpg
+import pytest
+
+from memory.adapters.postgres.scrub import scrub
+from memory.errors import StoreUnavailable
+
+
+class Server:
+    """Hears what is said over each connection; one of them is cut at a word."""
+
+    def __init__(self, cut_at: str) -> None:
+        self.heard: list[str] = []
+        self.cut_at: str | None = cut_at
+
+    async def connect(self, _dsn: str, **_: Any) -> Connection:
+        return Connection(self)
+
+
+class Connection:
+    """One link to it."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._is_cut = False
+
+    async def fetch(self, _asked: str) -> list[dict[str, str]]:
+        return [{"relname": "turns"}]
+
+    async def execute(self, said: str) -> None:
+        if self._is_cut or said == self._server.cut_at:
+            self._is_cut, self._server.cut_at = True, None
+            raise asyncpg.ConnectionDoesNotExistError("connection was closed in the middle of operation")
+        self._server.heard.append(said)
+
+    def terminate(self) -> None:
+        """Nothing is held."""
+
+
+@pytest.mark.parametrize("cut_at", ["CHECKPOINT", "SELECT pg_switch_wal()", "SELECT pg_reload_conf()"])
+async def test_a_scrub_that_loses_its_connection_leaves_the_log_as_it_was_kept(
+    monkeypatch: pytest.MonkeyPatch, cut_at: str
+) -> None:
+    server = Server(cut_at)
+    monkeypatch.setattr(asyncpg, "connect", server.connect)
+    with pytest.raises(StoreUnavailable):
+        await scrub("postgresql://")
+    assert server.heard[-2:] == ["ALTER SYSTEM RESET wal_recycle", "SELECT pg_reload_conf()"]
