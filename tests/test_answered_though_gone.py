@@ -1,17 +1,21 @@
-"""What is answered of a task that is kept: it does not hang on a store that is gone a moment later."""
+"""What is answered of what is kept or changed: it does not hang on a store that is gone a moment later."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
 import numpy as np
+import pytest
 
+from memory.artifacts import About, Artifact, Content, Owner
 from memory.errors import StoreUnavailable
 from memory.model import Scope
+from memory.stored import MemoryRecord
 from memory.tasks import NewTask, Task
 from proxy.auth import OpenDoor
 from tests.test_api_admission import parts, serving
@@ -47,9 +51,8 @@ class GoneAfter:
         return [task(one.task_id, tuple(one.needs), session.session_id) for one in new]
 
 
-async def test_a_task_that_is_kept_is_answered_so_that_nobody_keeps_it_twice() -> None:
-    store, door = GoneAfter(), OpenDoor()
-    door.opens_to(UUID(int=1))
+def own(store: Any) -> dict[str, Any]:
+    """The parts that the calls need."""
 
     async def nothing(*_: Any, **__: Any) -> Any:
         return bytes(32)
@@ -57,7 +60,10 @@ async def test_a_task_that_is_kept_is_answered_so_that_nobody_keeps_it_twice() -
     async def vectors(texts: Sequence[str]) -> Any:
         return np.zeros((len(texts), 4), np.float32)
 
-    own: Any = {
+    door = OpenDoor()
+    door.opens_to(UUID(int=1))
+    return {
+        "door": door,
         "keys": SimpleNamespace(chain_key=nothing, subject_id=nothing),
         "redactor": SimpleNamespace(redact=lambda text: SimpleNamespace(text=text)),
         "windows": SimpleNamespace(offsets=lambda text: [(0, len(text))]),
@@ -65,10 +71,92 @@ async def test_a_task_that_is_kept_is_answered_so_that_nobody_keeps_it_twice() -
         "tells": SimpleNamespace(changed=nothing),
         "tasks": store,
         "records": store,
+        "artifacts": SimpleNamespace(store=store),
     }
+
+
+async def test_a_task_that_is_kept_is_answered_so_that_nobody_keeps_it_twice() -> None:
+    store = GoneAfter()
     asked = {"tasks": [{"title": "Order the oak", "needs": [str(NEEDED)]}], "session": "yard"}
-    async with serving(parts(door=door, **own)) as call:
+    async with serving(parts(**own(store))) as call:
         status, body = await call("POST", "/memory/v1/tasks", json=asked)
     assert (status, len(store.kept)) == (200, 1), body
     (made,) = body["data"]
     assert (made["session"], made["waits_for"]) == ("yard", [str(NEEDED)])
+
+
+@dataclass
+class Changing:
+    """A store of one record, which does not answer any more once that is changed."""
+
+    record: Any
+    changes: int = 0
+
+    def _here(self) -> None:
+        if self.changes:
+            raise StoreUnavailable("gone")
+
+    async def one(self, *_: Any, **__: Any) -> Any:
+        self._here()
+        return self.record
+
+    memory = one
+
+    async def some(self, scope: Scope, task_ids: Sequence[UUID]) -> list[Task]:
+        self._here()
+        return [task(one) for one in task_ids]
+
+    async def labels(self, scope: Scope, session_ids: Sequence[UUID]) -> dict[UUID, str]:
+        self._here()
+        return dict.fromkeys(session_ids, "yard")
+
+    async def change(self, *_: Any, **__: Any) -> Any:
+        self.changes += 1
+        return replace(self.record, version=2)
+
+    patch_memory = change
+
+
+def memory() -> MemoryRecord:
+    given: dict[str, Any] = dict.fromkeys((one.name for one in fields(MemoryRecord)), None)
+    given |= {"memory_id": UUID(int=8), "version": 1, "kind": "semantic", "collection": "default", "content": "An oak."}
+    given |= {"integrity": "user", "sensitivity": "internal", "session_id": UUID(int=9), "scope_id": 1, "role": "user"}
+    given |= {
+        "pinned": False,
+        "importance": 0.5,
+        "confidence": 0.5,
+        "attributes": {},
+        "source_ids": (),
+        "event_ids": (),
+    }
+    at = datetime(2026, 11, 21, tzinfo=UTC)
+    return MemoryRecord(**given | {"origin": "live", "validation_status": "", "created_at": at, "recorded_from": at})
+
+
+def file() -> Artifact:
+    at = datetime(2026, 11, 21, tzinfo=UTC)
+    content, owner = Content("text/plain", 9, "0" * 64), Owner(UUID(int=1), UUID(int=2), 1)
+    labels: dict[str, Any] = {"integrity": "user", "sensitivity": "internal", "hidden": ""}
+    ids: dict[str, Any] = {"artifact_id": UUID(int=7), "session_id": UUID(int=9), "memory_id": UUID(int=8)}
+    more: dict[str, Any] = {"version": 1, "owner": owner, "blob": "0" * 64, "created_at": at, "changed_at": at}
+    return Artifact(content=content, about=About("oak.txt"), **ids, **labels, **more)
+
+
+@pytest.mark.parametrize(
+    ("path", "record", "asked"),
+    [
+        ("memories", memory(), {"pinned": True}),
+        ("tasks", task(UUID(int=7), (NEEDED,), UUID(int=9)), {"notes": "of the yard"}),
+        ("artifacts", file(), {"caption": "What the oak costs"}),
+    ],
+)
+async def test_what_is_changed_is_answered_so_that_nobody_is_refused_who_changed_it(
+    path: str, record: Any, asked: dict[str, Any]
+) -> None:
+    """Sent again it would be another version's change: 409."""
+    store = Changing(record)
+    async with serving(parts(**own(store))) as call:
+        status, body = await call("PATCH", f"/memory/v1/{path}/{UUID(int=7)}", json=asked, headers={"If-Match": '"1"'})
+    assert (status, store.changes) == (200, 1), body
+    assert (body["version"], body["session"]) == (2, "yard")
+    assert body.get("waits_for", [str(NEEDED)]) == [str(NEEDED)]

@@ -110,8 +110,8 @@ class ArtifactCalls:
             if reused:
                 made = await self._raised(caller, made, new.memory.sensitivity)
         await self._changed(caller, "reused" if reused else "added")
-        shown = await self._said(caller, [made])
-        return said(ArtifactKept(**dict(shown[0]), reused=reused))
+        label = session.label if session and session.session_id == made.session_id else None
+        return said(ArtifactKept(**dict(_said(made, label)), reused=reused))
 
     async def _raised(self, caller: Caller, known: Artifact, asked: Sensitivity) -> Artifact:
         """A file that is there, at least as sensitive as it was sent as now. Raises Conflict."""
@@ -145,7 +145,8 @@ class ArtifactCalls:
         """One file; its version is the ETag."""
         caller = caller_of(request, self._parts.door, _READS)
         parameters(request, ())
-        return await self._answer(caller, await self._readable(caller, id_in_path(request, KIND)))
+        known = await self._readable(caller, id_in_path(request, KIND))
+        return _tagged(known, await self._label(caller, known))
 
     async def content(self, request: web.Request) -> web.StreamResponse:
         """Its bytes."""
@@ -200,12 +201,14 @@ class ArtifactCalls:
         about = About(*(getattr(asked if name in given else was, name) for name in members))
         trust = Integrity(known.integrity), known.sensitivity
         memory = await self._memory(caller, artifact_id, about, known.content, *trust)
+        # Before it is changed: who is told of a fault behind that sends it again, and is refused as having missed it.
+        label = await self._label(caller, known)
         note = _note(caller, "change", [artifact_id])
         made = await self._parts.artifacts.store.change(
             caller.scope, artifact_id, version, memory, now=caller.now, note=note
         )
         await self._changed(caller, "changed")
-        return await self._answer(caller, made)
+        return _tagged(made, label)
 
     async def caption(self, request: web.Request) -> web.Response:
         """Have the chat model say what is in a picture."""
@@ -220,12 +223,12 @@ class ArtifactCalls:
         about = replace(known.about, caption=said_of_it[:CAPTION_CHARS_MAX])
         integrity = derived_integrity((Integrity(known.integrity), Integrity.ASSISTANT))
         memory = await self._memory(caller, known.artifact_id, about, known.content, integrity, known.sensitivity)
-        note = _note(caller, "caption", [known.artifact_id])
+        label, note = await self._label(caller, known), _note(caller, "caption", [known.artifact_id])
         made = await files.store.change(
             caller.scope, known.artifact_id, known.version, memory, now=caller.now, note=note
         )
         await self._changed(caller, "captioned")
-        return await self._answer(caller, made)
+        return _tagged(made, label)
 
     async def delete(self, request: web.Request) -> web.Response:
         """Hide a file."""
@@ -248,7 +251,7 @@ class ArtifactCalls:
         may = may_show(await holder_for(caller, self._parts.keys), partial(_item, caller), KIND)
         back = await self._parts.artifacts.store.undelete(caller.scope, artifact_id, now=caller.now, note=note, may=may)
         await self._changed(caller, "undeleted")
-        return await self._answer(caller, back)
+        return _tagged(back, await self._label(caller, back))
 
     # ------------------------------------------------------------ an upload
 
@@ -371,15 +374,20 @@ class ArtifactCalls:
             await self._parts.tells.changed(caller.scope)
         self._parts.metrics.artifacts.labels(what).inc()
 
-    async def _answer(self, caller: Caller, one: Artifact) -> web.Response:
-        (body,) = await self._said(caller, [one])
-        answer = said(body)
-        answer.headers["ETag"] = f'"{one.version}"'
-        return answer
+    async def _label(self, caller: Caller, one: Artifact) -> str | None:
+        """What the client calls the conversation that a file was given in."""
+        labels = await self._labels.of(caller.scope, [one.session_id])
+        return labels.get(one.session_id) if one.session_id else None
 
     async def _said(self, caller: Caller, found: Sequence[Artifact]) -> Sequence[ArtifactSaid]:
         labels = await self._labels.of(caller.scope, [one.session_id for one in found])
         return [_said(one, labels.get(one.session_id) if one.session_id else None) for one in found]
+
+
+def _tagged(one: Artifact, session: str | None) -> web.Response:
+    answer = said(_said(one, session))
+    answer.headers["ETag"] = f'"{one.version}"'
+    return answer
 
 
 def _said(one: Artifact, session: str | None) -> ArtifactSaid:

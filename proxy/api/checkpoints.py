@@ -106,7 +106,8 @@ class Checkpoints:
         made = await store.save(caller.scope, subject, new, now=caller.now, note=note)
         await self._parts.tells.changed(caller.scope)
         self._parts.metrics.checkpoints.labels("saved").inc()
-        return await self._said(caller, holder, made, trimmed)
+        known_as = session.label if session is not None else None
+        return checkpoint_said(made, readable_parts(caller.scope, holder, made), known_as, trimmed)
 
     async def named(self, caller: Caller, name: str) -> CheckpointSaid:
         """One checkpoint with the parts that the caller may see. Raises NotFound."""
@@ -156,8 +157,7 @@ class Checkpoints:
         holder = await holder_for(caller, self._parts.keys)
         known = await self._known(caller, holder, name, None)
         self._require_writable(caller, holder, known)
-        labels = await self._labels.of(caller.scope, [known.row.session_id])
-        label = labels.get(known.row.session_id) if known.row.session_id else None
+        label = await self._label(caller, known)
         session = await self._session(caller, holder, label) if asked.refresh else None
         if asked.refresh and session is None:
             raise Unprocessable("it was saved of no conversation: there is nothing to take again", param="refresh")
@@ -168,7 +168,7 @@ class Checkpoints:
         made = await store.change(caller.scope, subject, version, new, now=caller.now, note=note)
         await self._parts.tells.changed(caller.scope)
         self._parts.metrics.checkpoints.labels("changed").inc()
-        return await self._shown(caller, holder, made, trimmed)
+        return _answer(checkpoint_said(made, readable_parts(caller.scope, holder, made), label, trimmed))
 
     async def delete(self, request: web.Request) -> web.Response:
         """Hide a checkpoint: gone from lists and loads; what it was made of stays."""
@@ -217,11 +217,11 @@ class Checkpoints:
             return await self._said(caller, holder, made, trimmed)
         known = await self._known(caller, holder, name, None)
         self._require_writable(caller, holder, known)
-        new_name = caller.credential.hide(asked.name)
+        new_name, label = caller.credential.hide(asked.name), await self._label(caller, known)
         note = self._note(caller, "branch", new_name, known.row.checkpoint_id)
         made = await self._parts.checkpoints.store.branch(caller.scope, name, new_name, now=caller.now, note=note)
         self._parts.metrics.checkpoints.labels("branched").inc()
-        return await self._said(caller, holder, made)
+        return checkpoint_said(made, readable_parts(caller.scope, holder, made), label, 0)
 
     async def load(self, request: web.Request) -> web.Response:
         """Have a conversation be given a checkpoint with its next message, once."""
@@ -348,9 +348,15 @@ class Checkpoints:
         return _answer(await self._said(caller, holder, one, trimmed))
 
     async def _said(self, caller: Caller, holder: Holder, one: Checkpoint, trimmed: int = 0) -> CheckpointSaid:
-        labels = await self._labels.of(caller.scope, [one.row.session_id])
-        label = labels.get(one.row.session_id) if one.row.session_id else None
+        label = await self._label(caller, one)
         return checkpoint_said(one, readable_parts(caller.scope, holder, one), label, trimmed)
+
+    async def _label(self, caller: Caller, one: Checkpoint) -> str | None:
+        """What the client calls the conversation that it was saved of. Asked before anything is kept: who is told of a
+        fault behind that sends it again, and is refused.
+        """
+        labels = await self._labels.of(caller.scope, [one.row.session_id])
+        return labels.get(one.row.session_id) if one.row.session_id else None
 
 
 def _answer(one: CheckpointSaid) -> web.Response:

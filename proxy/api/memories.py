@@ -94,7 +94,8 @@ class Memories:
         parameters(request, ())
         known = await self._parts.records.memory(caller.scope, id_in_path(request, "memory"), now=caller.now)
         require_readable(await holder_for(caller, self._parts.keys), item_of(caller.scope, known), "memory")
-        return await self._shown(caller.scope, known)
+        labels = await self._labels.of(caller.scope, [known.session_id])
+        return _tagged(said(_said(known, labels)), known)
 
     async def change(self, request: web.Request) -> web.Response:
         """The next version of a memory."""
@@ -112,9 +113,11 @@ class Memories:
         require_not_of_record(known, asked.model_fields_set)
         change = await self._change(asked, known)
         note = _patched(caller, memory_id, asked)
+        # Before it is changed: who is told of a fault behind that sends it again, and is refused as having missed it.
+        labels = await self._labels.of(caller.scope, [known.session_id])
         changed = await records.patch_memory(caller.scope, memory_id, version, change, caller.now, note=note)
         await self._parts.tells.changed(caller.scope)
-        return await self._changed(caller.scope, holder, changed)
+        return self._changed(caller.scope, holder, changed, labels)
 
     async def hide(self, request: web.Request) -> web.Response:
         """Hide a memory: gone from lists, search and prompts, still seen by `as_of`."""
@@ -140,16 +143,13 @@ class Memories:
         may = may_bring_back(holder, partial(item_of, caller.scope), "memory")
         shown = await self._parts.records.undelete_memory(caller.scope, memory_id, caller.now, note=note, may=may)
         await self._parts.tells.changed(caller.scope)
-        return await self._changed(caller.scope, holder, shown)
+        return self._changed(caller.scope, holder, shown, await self._labels.of(caller.scope, [shown.session_id]))
 
-    async def _changed(self, scope: Scope, holder: Holder, record: MemoryRecord) -> web.Response:
+    def _changed(self, scope: Scope, holder: Holder, record: MemoryRecord, labels: Mapping[UUID, str]) -> web.Response:
         """What became of one; who may not read it is told no more than that it did."""
         if readable(holder, [record], partial(item_of, scope)):
-            return await self._shown(scope, record)
+            return _tagged(said(_said(record, labels)), record)
         return _tagged(said(MemoryChanged(id=str(record.memory_id), version=record.version)), record)
-
-    async def _shown(self, scope: Scope, record: MemoryRecord) -> web.Response:
-        return _tagged(said(_said(record, await self._labels.of(scope, [record.session_id]))), record)
 
     async def _change(self, asked: MemoryPatch, known: MemoryRecord) -> MemoryChange:
         """What the store is to change; new text is cleaned and embedded. Raises StoreUnavailable, Unprocessable."""
@@ -230,7 +230,7 @@ def _tagged(answer: web.Response, record: MemoryRecord) -> web.Response:
     return answer
 
 
-def _said(record: MemoryRecord, labels: dict[UUID, str]) -> MemorySaid:
+def _said(record: MemoryRecord, labels: Mapping[UUID, str]) -> MemorySaid:
     return MemorySaid(
         id=str(record.memory_id),
         version=record.version,

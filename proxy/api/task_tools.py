@@ -76,8 +76,7 @@ class TaskTools:
         if not given:
             raise Unprocessable(f"nothing to change; say one of {', '.join(members)} and checkpoint", param="status")
         task_id, patch = as_id(asked.task, KIND), validated(TaskPatch, given)
-        changed = await self._tasks.changed(caller, task_id, asked.version, patch, Integrity.ASSISTANT)
-        (made,) = await self._tasks.shown(caller, [changed])
+        made = await self._tasks.changed(caller, task_id, asked.version, patch, Integrity.ASSISTANT)
         text = f"Task {made.id} is {made.status} now, version {made.version}."
         return await self._answered("task_update", asked, caller, made, text)
 

@@ -8,7 +8,7 @@ VersionRequired, Unprocessable, StoreUnavailable.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import partial
 from typing import Final, get_args
@@ -187,12 +187,14 @@ class TaskCalls:
         task_id, version = id_in_path(request, KIND), version_in(request)
         asked = await body_as(request, TaskPatch)
         version = require_change(asked, version)
-        return await self._shown(caller, await self.changed(caller, task_id, version, asked, Integrity.USER))
+        return _tagged(await self.changed(caller, task_id, version, asked, Integrity.USER))
 
     async def changed(
         self, caller: Caller, task_id: UUID, version: int, asked: TaskPatch, integrity: Integrity
-    ) -> Task:
-        """The next version of a task, as somebody's words: never above those that it had."""
+    ) -> TaskSaid:
+        """The next version of a task, as somebody's words: never above those that it had. What is answered is read
+        before it is changed: who is told of a fault behind that sends it again, and is refused as having missed it.
+        """
         holder = await self._holder(caller)
         known = await self._known(caller, holder, task_id)
         require_writable(holder, _item(caller, known), KIND)
@@ -209,12 +211,14 @@ class TaskCalls:
             checkpoints = await checkpoints_of(self._parts.tasks, caller, holder, [asked.checkpoint])
             change = replace(change, checkpoint_id=checkpoints[asked.checkpoint])
         subject = await self._parts.keys.subject_id(caller.scope.tenant, caller.scope.user)
+        labels = await self._labels.of(caller.scope, [known.session_id])
+        not_done = await self._not_done(caller, holder, known.needs if change.needs is None else change.needs)
         note = _note(caller, "change", [task_id])
         made = await self._parts.tasks.change(
             caller.scope, subject, task_id, version, change, caller.actor, now=caller.now, note=note
         )
         await self._changed(caller, "changed")
-        return made
+        return task_said(made, labels, not_done, name_shown(holder, made))
 
     async def delete(self, request: web.Request) -> web.Response:
         """Hide a task: what needed it does not wait for it any more."""
@@ -269,17 +273,18 @@ class TaskCalls:
     async def shown(self, caller: Caller, found: Sequence[Task]) -> Sequence[TaskSaid]:
         """Tasks as they are shown."""
         labels = await self._labels.of(caller.scope, [one.session_id for one in found])
-        needed = sorted({need for one in found for need in one.needs})
         holder = await self._holder(caller)
-        others = await self._parts.tasks.some(caller.scope, needed) if needed else []
-        not_done = waiting(readable(holder, others, partial(_item, caller)))
+        not_done = await self._not_done(caller, holder, {need for one in found for need in one.needs})
         return [task_said(one, labels, not_done, name_shown(holder, one)) for one in found]
 
     async def _shown(self, caller: Caller, one: Task) -> web.Response:
         (body,) = await self.shown(caller, [one])
-        answer = said(body)
-        answer.headers["ETag"] = f'"{one.version}"'
-        return answer
+        return _tagged(body)
+
+    async def _not_done(self, caller: Caller, holder: Holder, needs: Collection[UUID]) -> Set[UUID]:
+        """Those of these that the caller sees and that are not done."""
+        others = await self._parts.tasks.some(caller.scope, sorted(needs)) if needs else []
+        return waiting(readable(holder, others, partial(_item, caller)))
 
     async def _memory(
         self, caller: Caller, status: Status, words: Mapping[str, str], sensitivity: str, integrity: Integrity
@@ -310,6 +315,12 @@ class TaskCalls:
                 raise Unprocessable(f"{name} is too long once its secrets are cut out", param=name)
             _require_quotable(text, _origin(integrity), f"{name} addresses", param=name)
         return clean
+
+
+def _tagged(one: TaskSaid) -> web.Response:
+    answer = said(one)
+    answer.headers["ETag"] = f'"{one.version}"'
+    return answer
 
 
 def _origin(integrity: Integrity) -> Origin:
