@@ -160,3 +160,45 @@ async def test_what_is_changed_is_answered_so_that_nobody_is_refused_who_changed
     assert (status, store.changes) == (200, 1), body
     assert (body["version"], body["session"]) == (2, "yard")
     assert body.get("waits_for", [str(NEEDED)]) == [str(NEEDED)]
+
+
+class Forgets:
+    """Takes what is to be forgotten, and does not answer for some time then."""
+
+    def __init__(self, away: int) -> None:
+        self.asked = 0
+        self._away = away
+
+    async def ask(self, *_: Any) -> UUID:
+        self.asked += 1
+        return UUID(int=7)
+
+    async def is_of(self, *_: Any) -> bool:
+        return True
+
+    async def job(self, *_: Any) -> Any:
+        self._away -= 1
+        if self._away >= 0:
+            raise StoreUnavailable("no connection is free")
+        return SimpleNamespace(receipt={"id": str(UUID(int=7)), "complete": True}, step="ended")
+
+
+@pytest.mark.parametrize(("away", "status"), [(2, 200), (1_000, 202)])
+async def test_who_asked_for_an_erasure_is_told_that_it_goes_on_whatever_the_store_does_meanwhile(
+    monkeypatch: pytest.MonkeyPatch, away: int, status: int
+) -> None:
+    """Who is told that it was not taken asks again, and of what has gone by then gets a receipt of nothing."""
+    monkeypatch.setattr("proxy.api.forget.ANSWER_S", 0.3)
+
+    async def witness(*_: Any) -> None:
+        """Of nothing."""
+
+    forgets = Forgets(away)
+    more: Any = {"forgets": forgets, "audit": SimpleNamespace(witness=witness)}
+    async with serving(parts(**own(None), **more)) as call:
+        found, body = await call("POST", "/memory/v1/forget", json={"user": "ada"})
+        assert (found, forgets.asked, body["id"]) == (status, 1, str(UUID(int=7))), body
+        if status == 202:
+            assert (body["status"], body["step"]) == ("running", "asked")
+            found, body = await call("GET", f"/memory/v1/forget/{body['id']}")
+            assert (found, body["error"]["code"]) == (503, "store_unavailable")

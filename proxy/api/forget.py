@@ -19,7 +19,7 @@ from uuid import UUID
 from aiohttp import web
 
 from memory.audit import noted
-from memory.erasure.model import WHOLE, Labelled, Target
+from memory.erasure.model import WHOLE, Labelled, Step, Target
 from memory.errors import Conflict, NotFound, ScopeDenied, StoreUnavailable
 from memory.model import Scope
 from memory.read.items import Filter
@@ -74,7 +74,7 @@ class Forget:
                 raise Conflict("what would be forgotten is not what was confirmed; ask with dry_run again")
         note = noted(caller.scope.tenant, caller.actor, "forget", why=target.kind, names={target.kind: target.value})
         erasure_id = await self._forgets.ask(target, caller.now, await self._parts.audit.witness(note))
-        return await self._answer(caller, erasure_id, ANSWER_S)
+        return await self._answer(caller, erasure_id, ANSWER_S, "asked")
 
     async def show(self, request: web.Request) -> web.Response:
         """How far an erasure is that was asked for in the caller's scope; an admin sees those of all."""
@@ -86,16 +86,24 @@ class Forget:
             raise NotFound("there is no such erasure in this scope")
         return _answered(await self._answer(caller, erasure_id, 0))
 
-    async def _answer(self, caller: Caller, erasure_id: UUID, wait_s: float) -> Answer:
+    async def _answer(self, caller: Caller, erasure_id: UUID, wait_s: float, step: Step | None = None) -> Answer:
+        """The receipt, or how far it is. `step`: how far it is known to be. It goes on whatever becomes of who waits:
+        who is told of a store that is away asks for it again.
+        """
         until_s = time.monotonic() + wait_s
         while True:
-            job = await self._forgets.job(caller.scope.tenant, erasure_id)
-            if job is None:
-                raise NotFound("there is no such erasure in this scope")
-            if job.receipt is not None:
-                return job.receipt
+            try:
+                job = await self._forgets.job(caller.scope.tenant, erasure_id)
+                if job is None:
+                    raise NotFound("there is no such erasure in this scope")
+                if job.receipt is not None:
+                    return job.receipt
+                step = job.step
+            except StoreUnavailable:
+                if step is None:
+                    raise
             if time.monotonic() >= until_s:
-                return ForgetWaits(id=str(erasure_id), status="running", step=job.step)
+                return ForgetWaits(id=str(erasure_id), status="running", step=step)
             await asyncio.sleep(_POLL_S)
 
     async def _planned(self, target: Target, holder: Holder) -> ForgetPlanned:
