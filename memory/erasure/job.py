@@ -13,7 +13,6 @@ import asyncio
 import hmac
 import re
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -154,7 +153,7 @@ class Erasing:
             await self._remember_late(job, target, fence, known)
         items = await self._store.items(job)
         known.hot.update(await self._hot(job, target, items))  # before its names are gone
-        job = await self._counted(job, await self._purge(job, target, known), fence)
+        job = await self._purge(job, target, known, fence)
         marks = known.marks(await self._parts.keys.content_key(job.tenant_id))
         deleted = await self._store.delete(job, items, target, marks, self._parts.clock(), fence)
         return replace(job, step="deleted", counts=deleted)
@@ -167,7 +166,7 @@ class Erasing:
         async for files in self._parts.files.forget(job.tenant_id, items.touched(), self._parts.clock()):
             job = await self._counted(job, {"files": files}, fence)
         await self._tell(Word(job.tenant_id, job.erasure_id, 2, tuple(items.touched())), known)
-        return await self._advance(job, "deleted", await self._purge(job, target, known), fence)
+        return await self._advance(await self._purge(job, target, known, fence), "deleted", {}, fence)
 
     async def _make_anew(self, job: Job, fence: int) -> Job:
         if self._parts.anew is not None:
@@ -323,17 +322,18 @@ class Erasing:
         there = [one for one in await self._store.scopes(job.tenant_id) if one.scope_id in found]
         return {key: found[at] for at, key in (await self._keys_of(job.tenant_id, there)).items()}
 
-    async def _purge(self, job: Job, target: Target, known: Known) -> Counter[str]:
-        """Take out of Redis what is there of it."""
+    async def _purge(self, job: Job, target: Target, known: Known, fence: int) -> Job:
+        """Take out of Redis what is there of it: of the queue, then of the cache, which may be another server. The job,
+        in which it is counted.
+        """
         redis, tenant = self._parts.redis, job.tenant_id
-        gone: Counter[str] = Counter()
         subject = await self._subject(target)
         subjects = None if target.kind == "project" else [await self._parts.keys.subject_id(tenant, target.scope.user)]
         marks = frozenset(await self._tombstones(job, known))
         goes = Letters(self._parts.keys, target, subject, job.requested_at, marks).goes
-        gone["queue_entries"] += await redis.purge(tenant, [subject] if subject else subjects, goes)
-        gone["redis_keys"] += await redis.drop_hot(tenant, known.hot)
-        return gone
+        entries = await redis.purge(tenant, [subject] if subject else subjects, goes)
+        job = await self._counted(job, {"queue_entries": entries}, fence)
+        return await self._counted(job, {"redis_keys": await redis.drop_hot(tenant, known.hot)}, fence)
 
     async def _tell(self, word: Word, known: Known) -> int:
         """Tell every process and wait until each has confirmed, or twice the staleness bound has passed: by then none

@@ -433,9 +433,16 @@ async def test_a_receipt_counts_what_had_gone_when_a_fault_broke_it_off(bench: B
                     raise StoreUnavailable("away")
                 yield files
 
+    queue = RedisQueue(valkey.url)
+    await queue.prepare()
+    await queue.put(await queued(bench, ada, ()))
+    await queue.close()
     whole = replace(bench.parts, files=Files())
-    bench.parts = replace(whole, store=Stumbles(whole.store, "delete", StoreUnavailable("away")))
     erasure_id = await bench.ask("user", "ada", ada)
+    bench.parts = replace(whole, redis=Stumbles(whole.redis, "drop_hot", QueueUnavailable("away")))
+    with pytest.raises(QueueUnavailable):  # the cache, behind the queue
+        await bench.run(erasure_id)
+    bench.parts = replace(whole, store=Stumbles(whole.store, "delete", StoreUnavailable("away")))
     with pytest.raises(StoreUnavailable):
         await bench.run(erasure_id)
     bench.parts = whole
@@ -446,7 +453,7 @@ async def test_a_receipt_counts_what_had_gone_when_a_fault_broke_it_off(bench: B
         await bench.run(erasure_id)
     bench.parts = whole
     counts = (await bench.run(erasure_id)).receipt["counts"]
-    assert (counts["redis_keys"], counts["files"], counts["keys_shredded"]) == (1, 3, 1)
+    assert (counts["redis_keys"], counts["files"], counts["keys_shredded"], counts["queue_entries"]) == (1, 3, 1, 1)
 
 
 async def summed(bench: Bench, summariser: Summariser, scope: Scope, session: SessionRef) -> DueSummary:
