@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import numpy as np
@@ -15,7 +18,7 @@ import pytest
 from memory.adapters.directory_blobs import DirectoryBlobs
 from memory.adapters.postgres.artifact_store import ArtifactStore, BlobKeeper
 from memory.adapters.postgres.audit import AuditLog
-from memory.adapters.postgres.database import Bounds
+from memory.adapters.postgres.database import Bounds, Database, Transaction
 from memory.artifacts import GRACE, Artifact, Collected, Content, NewArtifact, Owner
 from memory.audit import noted
 from memory.envelope import DataKey
@@ -165,6 +168,33 @@ async def test_no_row_names_bytes_that_a_slow_removal_takes(
         assert await removing == 1
         again = await kept(made, store, blobs, b"12345678", UNDO.days + 1)
         assert await blobs.has(again.owner, again.blob)
+
+
+@dataclass
+class Unheard:
+    """A database that is lost at the end of a transaction."""
+
+    inner: Database
+
+    @asynccontextmanager
+    async def transaction(self, tenant: UUID | None, scope_ids: Iterable[int] = ()) -> AsyncIterator[Transaction]:
+        async with self.inner.transaction(tenant, scope_ids) as tx:
+            yield tx
+        raise StoreUnavailable("connection lost")
+
+
+async def test_files_that_are_gone_are_told_though_the_store_goes_a_moment_later(
+    postgres: TestDatabase, tmp_path: Path
+) -> None:
+    """Who comes again finds none of them, and a receipt would say that there were none."""
+    async with stores(postgres) as made:
+        owner, blobs = Owner(made.tenant, SUBJECT, await made.scopes.ensure(made.scope())), DirectoryBlobs(tmp_path)
+        async with blobs.writing(owner, KEY, b"n" * 32, 1_000) as writing:
+            await writing.write(b"unnamed")
+            await writing.keep()
+        unheard: Any = Unheard(made.database)
+        gone = BlobKeeper(unheard, blobs).forget(owner.tenant_id, [owner.scope_id], T0)
+        assert [files async for files in gone] == [1]
 
 
 class BlockedBlobs(DirectoryBlobs):

@@ -225,10 +225,17 @@ class BlobKeeper:
                 yield len((await self._of(owner, now, at_once=True)).removed)
 
     async def _of(self, owner: Owner, now: datetime, *, at_once: bool) -> Collected:
-        async with self._database.transaction(owner.tenant_id, [owner.scope_id]) as tx:
-            await tx.row("lock_scope", owner.tenant_id, owner.scope_id)
-            rows = await tx.fetch("blobs_of_subject", owner.tenant_id, owner.scope_id, owner.subject_id, now - UNDO)
-            return await _awake(tx, self._blobs.collect(owner, {row["blob"] for row in rows}, now, at_once=at_once))
+        done: Collected | None = None
+        try:
+            async with self._database.transaction(owner.tenant_id, [owner.scope_id]) as tx:
+                await tx.row("lock_scope", owner.tenant_id, owner.scope_id)
+                rows = await tx.fetch("blobs_of_subject", owner.tenant_id, owner.scope_id, owner.subject_id, now - UNDO)
+                named = {row["blob"] for row in rows}
+                done = await _awake(tx, self._blobs.collect(owner, named, now, at_once=at_once))
+        except StoreUnavailable:
+            if done is None:
+                raise  # else its end was not heard: it wrote nothing, and what it locked for is done
+        return done
 
 
 async def _awake(tx: Transaction, work: Coroutine[Any, Any, Collected]) -> Collected:
