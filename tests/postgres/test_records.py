@@ -119,6 +119,31 @@ async def test_a_change_makes_a_version_and_needs_the_newest(store: Stores, post
             await patch(other, wanted, 1, MemoryChange(pinned=True), T0)
 
 
+CHANGES = (
+    MemoryChange(pinned=True, importance=0.9, sensitivity="internal", validation_status="confirmed"),
+    MemoryChange(content="new text", windows=((0, 8),), vectors=vectors(1), attributes={"k": [1.5, None]}),
+    MemoryChange(expires_at=T0 + 9 * HOUR, set_expires_at=True),
+    MemoryChange(set_expires_at=True),
+)
+
+
+async def test_a_change_whose_answer_never_came_is_done_once_when_it_is_sent_again(
+    store: Stores, postgres: TestDatabase
+) -> None:
+    scope, commit = store.scope(), exchange(store.scope(), "s", 0)
+    await store.write.commit(commit, now=T0)
+    memory_id, patch = commit.memories[0].memory_id, store.records.patch_memory
+    for version, change in enumerate(CHANGES, 1):
+        made = await patch(scope, memory_id, version, change, T0 + version * HOUR)
+        assert await patch(scope, memory_id, version, change, T0 + 5 * HOUR) == made
+        for other in ({"pinned": not made.pinned}, {"importance": 0.1}):  # another's
+            with pytest.raises(Conflict):
+                await patch(scope, memory_id, version, dataclasses.replace(change, **other), T0 + 5 * HOUR)
+    with pytest.raises(Conflict):
+        await patch(scope, memory_id, len(CHANGES) - 1, CHANGES[-1], T0 + 5 * HOUR)
+    assert postgres.psql(f"SELECT count(*) FROM memory_versions WHERE memory_id = '{memory_id}'") == "5"
+
+
 async def test_a_clock_that_is_put_back_leaves_every_version_its_time(store: Stores, postgres: TestDatabase) -> None:
     scope, commit = store.scope(), exchange(store.scope(), "s", 0)
     await store.write.commit(commit, now=T0)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime
+from math import isclose
 from typing import Any, Final
 from uuid import UUID
 
@@ -49,6 +50,7 @@ from policies.text import storable
 
 _NONE: Final = "there is no such memory in this scope"
 _EMPTY: Final = "nothing is stored in this scope"
+_SINGLE: Final = 1e-6  # the store keeps an importance in four bytes
 
 
 class Records:
@@ -189,13 +191,19 @@ class Records:
         *,
         note: Note | None = None,
     ) -> MemoryRecord:
-        """Change a memory made from `version`. Raises NotFound, Conflict when it has another version by now."""
+        """Change a memory made from `version`. Raises NotFound, Conflict when it has another version by now, unless
+        that is the next one and says all that is asked: it is the same change, whose answer never came.
+        """
         scope_id, witness = await self._scopes.known(scope, _EMPTY), await self._witness(note)
         async with self._database.transaction(scope.tenant, [scope_id]) as tx:
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
             locked = await tx.row("lock_memory", scope.tenant, scope_id, memory_id)
             if locked is None or locked["deleted_at"] is not None:
                 raise NotFound(_NONE)
+            if locked["version"] == version + 1 and _is_made(
+                known := await _read_memory(tx, scope, scope_id, memory_id), change
+            ):
+                return known
             require_version(locked, version, "memory")
             change = await restate(tx, Place(scope.tenant, scope_id, memory_id, memory_id, now), memory_id, change)
             await self._write_version(tx, scope.tenant, scope_id, memory_id, version, change, now)
@@ -393,6 +401,19 @@ async def _read_memory(tx: Transaction, scope: Scope, scope_id: int, memory_id: 
     if row is None or row["deleted_at"] is not None:
         raise NotFound(_NONE)
     return (await _with_sources(tx, scope.tenant, [row]))[0]
+
+
+def _is_made(known: MemoryRecord, change: MemoryChange) -> bool:
+    """Whether a memory is as a change would make it."""
+    members = ("pinned", "sensitivity", "validation_status", "attributes")
+    asked = {name: value for name in members if (value := getattr(change, name)) is not None}
+    if change.content is not None:
+        asked["content"] = storable(change.content)
+    if change.set_expires_at:
+        asked["expires_at"] = change.expires_at
+    if change.importance is not None and not isclose(known.importance, change.importance, rel_tol=_SINGLE):
+        return False
+    return all(getattr(known, name) == value for name, value in asked.items())
 
 
 async def _with_sources(tx: Transaction, tenant: UUID, found: Sequence[Any]) -> tuple[MemoryRecord, ...]:
