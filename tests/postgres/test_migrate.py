@@ -368,6 +368,31 @@ async def test_an_unreachable_database_is_named() -> None:
         await migrate("postgresql://nobody@/none?host=/nonexistent&port=5432")
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "Error: read unix @->/run/.s.PGSQL.5432: read: connection reset by peer",
+        "Error: write tcp 10.0.0.2:5432: write: broken pipe",
+        "Error: driver: bad connection",
+        "Error: unexpected EOF",
+        "Error: migration lock was lost: the database connection was reset during the migration",
+        "Error: pq: terminating connection due to administrator command",
+        "Error: pq: the database system is shutting down",
+        "Error: dial tcp 10.0.0.2:5432: connect: connection refused",
+    ],
+)
+async def test_a_start_waits_for_a_database_that_goes_while_it_is_migrated(
+    said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As dbmate says it: a start that is refused for good ends the service, and this one would end well."""
+    dbmate = tmp_path / "dbmate"
+    dbmate.write_text(f"#!/bin/sh\necho 'Applying: 0027_rest_of_scope.sql'\necho '{said}'\nexit 1\n")
+    dbmate.chmod(0o755)
+    monkeypatch.setattr(migrations, "_binary", lambda: dbmate)
+    with pytest.raises(StoreUnavailable, match="went while it was migrated"):
+        await migrate("postgresql://somebody@/some")
+
+
 async def test_a_start_waits_for_a_database_that_is_not_there_yet(private_postgres: Server) -> None:
     """Its machine, or the container beside ours, starts after us: what is refused for good ends the service."""
     elsewhere = ["127.0.0.1:1/some", "no-such-host.invalid/some", "@/some?host=/nonexistent&port=5432"]

@@ -70,6 +70,12 @@ _REMEDIES: Final = (
     ("permission denied", "the user must own the database (ALTER DATABASE … OWNER TO …)"),
 )
 
+# In what dbmate says of a server that went while it was asked, or had gone since it was `reached`.
+_GONE: Final = re.compile(
+    r"bad connection|connection re(?:set|fused)|broken pipe|\bEOF\b|lock was lost|terminating connection"
+    r"|database system is (?:shutting down|starting up|in recovery mode)"
+)
+
 
 async def reached(dsn: str) -> None:
     """Return where the server lets us in, and where it refuses for good, which dbmate tells with the remedy. Raises
@@ -104,12 +110,14 @@ def _refuse_place(schema: str | None, encoding: str, is_new: bool) -> None:
 
 
 async def migrate(owner_dsn: str) -> None:
-    """Apply every pending migration. Raises StartFailed with the remedy."""
+    """Apply every pending migration. Raises StartFailed with the remedy, StoreUnavailable where the server went
+    meanwhile: what it had not heard the end of is begun anew.
+    """
     await _dbmate(owner_dsn, "--migration-lock", "migrate", timeout_s=_MIGRATE_TIMEOUT_S)
 
 
 async def pending(owner_dsn: str) -> int:
-    """How many migrations are not applied yet. Raises StartFailed."""
+    """How many migrations are not applied yet. Raises StartFailed, StoreUnavailable."""
     said = await _dbmate(owner_dsn, "status", timeout_s=_STATUS_TIMEOUT_S)
     found = re.search(r"^Pending: (\d+)$", said, re.MULTILINE)
     if found is None:
@@ -276,6 +284,8 @@ async def _dbmate(dsn: str, *arguments: str, timeout_s: float) -> str:
         if process.returncode is None:
             process.kill()
             await process.wait()
+    if process.returncode != 0 and _GONE.search(said):
+        raise StoreUnavailable(f"Postgres went while it was migrated: {said.strip()[-500:]}")
     if process.returncode != 0:
         raise StartFailed(f"migrations failed: {said.strip()[-500:]}; remedy: {_remedy(said)}")
     return said
