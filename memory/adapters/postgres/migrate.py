@@ -70,10 +70,11 @@ _REMEDIES: Final = (
     ("permission denied", "the user must own the database (ALTER DATABASE … OWNER TO …)"),
 )
 
-# In what dbmate says of a server that went while it was asked, or had gone since it was `reached`.
-_GONE: Final = re.compile(
+# In what dbmate says of a server that went while it was asked, or had gone since it was `reached`, and of one that
+# somebody else migrates for longer than it waits (five minutes).
+_NOT_NOW: Final = re.compile(
     r"bad connection|connection re(?:set|fused)|broken pipe|\bEOF\b|lock was lost|terminating connection"
-    r"|database system is (?:shutting down|starting up|in recovery mode)"
+    r"|database system is (?:shutting down|starting up|in recovery mode)|waiting for migration lock"
 )
 
 
@@ -111,7 +112,7 @@ def _refuse_place(schema: str | None, encoding: str, is_new: bool) -> None:
 
 async def migrate(owner_dsn: str) -> None:
     """Apply every pending migration. Raises StartFailed with the remedy, StoreUnavailable where the server went
-    meanwhile: what it had not heard the end of is begun anew.
+    meanwhile, which begins anew what it had not heard the end of, or another process is at it.
     """
     await _dbmate(owner_dsn, "--migration-lock", "migrate", timeout_s=_MIGRATE_TIMEOUT_S)
 
@@ -284,8 +285,8 @@ async def _dbmate(dsn: str, *arguments: str, timeout_s: float) -> str:
         if process.returncode is None:
             process.kill()
             await process.wait()
-    if process.returncode != 0 and _GONE.search(said):
-        raise StoreUnavailable(f"Postgres went while it was migrated: {said.strip()[-500:]}")
+    if process.returncode != 0 and _NOT_NOW.search(said):
+        raise StoreUnavailable(f"Postgres could not be migrated to the end yet: {said.strip()[-500:]}")
     if process.returncode != 0:
         raise StartFailed(f"migrations failed: {said.strip()[-500:]}; remedy: {_remedy(said)}")
     return said
