@@ -14,6 +14,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from memory.adapters.postgres import batch
+from memory.adapters.postgres.acting import acting
 from memory.adapters.postgres.audit import AuditLog
 from memory.adapters.postgres.cursors import Order, cursor_of, read_cursor
 from memory.adapters.postgres.database import Database, Transaction
@@ -97,8 +98,7 @@ class ArtifactStore:
     ) -> Artifact:
         """What is said of it from now on. Raises NotFound, Conflict: another version."""
         scope_id, witness = await self._scopes.known(scope, _NONE), await self._audit.witness(note)
-        async with self._database.transaction(scope.tenant, [scope_id]) as tx:
-            changed = await tx.value("bump_scope", scope.tenant, scope_id)
+        async with acting(self._database, scope.tenant, scope_id, witness) as (tx, changed):
             known = await tx.row("lock_artifact", scope.tenant, scope_id, artifact_id)
             if known is None or known["deleted_at"] is not None:
                 raise NotFound(_NONE)
@@ -108,7 +108,6 @@ class ArtifactStore:
                 tx, place, known["memory_id"], memory, changed=changed, add_embedding=self._add_embedding
             )
             await tx.run("change_artifact", scope.tenant, artifact_id, version + 1, now)
-            await witness(tx)
             return only(await _by_id(tx, scope.tenant, scope_id, artifact_id), _NONE)
 
     async def delete(
@@ -137,8 +136,7 @@ class ArtifactStore:
     ) -> list[Artifact]:
         """What is shown again, none where it is hidden."""
         scope_id, witness = await self._scopes.known(scope, _NONE), await self._audit.witness(note)
-        async with self._database.transaction(scope.tenant, [scope_id]) as tx:
-            changed = await tx.value("bump_scope", scope.tenant, scope_id)
+        async with acting(self._database, scope.tenant, scope_id, witness) as (tx, changed):
             found = await tx.row("lock_artifact", scope.tenant, scope_id, artifact_id)
             known = require_turn(found, "artifact", at, now)
             require_version(known, version, "artifact")
@@ -148,7 +146,6 @@ class ArtifactStore:
             back = await _by_id(tx, scope.tenant, scope_id, artifact_id) if at is None else []
             for one in back:
                 may(one)
-            await witness(tx)
         return back
 
     # ------------------------------------------------------------ reading

@@ -14,6 +14,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from memory.adapters.postgres import rows
+from memory.adapters.postgres.acting import acting
 from memory.adapters.postgres.audit import AuditLog
 from memory.adapters.postgres.cursors import Order, cursor_of, read_cursor
 from memory.adapters.postgres.database import Database, Transaction
@@ -103,8 +104,7 @@ class CheckpointStore:
         """
         scope_id, witness = await self._scopes.known(scope, _NONE), await self._audit.witness(note)
         seen = await self._seen(scope, scope_id)
-        async with self._database.transaction(scope.tenant, seen) as tx:
-            changed = await tx.value("bump_scope", scope.tenant, scope_id)
+        async with acting(self._database, scope.tenant, scope_id, witness, seen=seen) as (tx, changed):
             known = await _locked(tx, scope, scope_id, new.name)
             require_version(known, version, "checkpoint")
             place = Place(scope.tenant, scope_id, subject_id, UUID(int=known["checkpoint_id"].int), now)
@@ -113,15 +113,13 @@ class CheckpointStore:
             known_by_it = {UUID(int=row["memory_id"].int) for row in before}
             await self._write_version(tx, place, version + 1, new, changed, seen, known_by_it)
             await tx.run("point_checkpoint", scope.tenant, place.exchange_id, version + 1, now)
-            await witness(tx)
             return await _one(tx, scope, scope_id, seen, new.name)
 
     async def branch(self, scope: Scope, name: str, new_name: str, *, now: datetime, note: Note) -> Checkpoint:
         """Another name for the same parts, which goes on by itself. Raises NotFound, Conflict."""
         scope_id, witness = await self._scopes.known(scope, _NONE), await self._audit.witness(note)
         seen = await self._seen(scope, scope_id)
-        async with self._database.transaction(scope.tenant, seen) as tx:
-            await tx.value("bump_scope", scope.tenant, scope_id)
+        async with acting(self._database, scope.tenant, scope_id, witness, seen=seen) as (tx, _):
             source = await _locked(tx, scope, scope_id, name)
             place = Place(scope.tenant, scope_id, UUID(int=0), self._ids(), now)
             origin = (source["checkpoint_id"], source["version"])
@@ -131,7 +129,6 @@ class CheckpointStore:
             await tx.run("add_checkpoint_version", scope.tenant, place.exchange_id, 1, scope_id, tokens, now)
             parts = await tx.fetch("checkpoint_parts_of", scope.tenant, *origin)
             await tx.run_many("add_checkpoint_part", (_part_row(place, 1, row) for row in parts))
-            await witness(tx)
             return await _one(tx, scope, scope_id, seen, new_name)
 
     async def delete(self, scope: Scope, name: str, *, version: int | None = None, now: datetime, note: Note) -> None:
@@ -139,8 +136,7 @@ class CheckpointStore:
         and Conflict for another `version`.
         """
         scope_id, witness = await self._scopes.known(scope, _NONE), await self._audit.witness(note)
-        async with self._database.transaction(scope.tenant, [scope_id]) as tx:
-            changed = await tx.value("bump_scope", scope.tenant, scope_id)
+        async with acting(self._database, scope.tenant, scope_id, witness) as (tx, changed):
             known = await _locked(tx, scope, scope_id, name)
             require_version(known, version, "checkpoint")
             found = await tx.fetch("own_parts_alone", scope.tenant, known["checkpoint_id"])
@@ -148,7 +144,6 @@ class CheckpointStore:
             await tx.run("mark_checkpoint_deleted", scope.tenant, known["checkpoint_id"], now)
             await tx.run_many("hide_memory", ((scope.tenant, one, now, changed) for one in alone))
             await announce(tx, scope.tenant, scope_id, "deleted", alone, by="api", at=now)
-            await witness(tx)
 
     async def undelete(
         self, scope: Scope, name: str, *, now: datetime, note: Note, may: Callable[[CheckpointRow], None]
@@ -158,8 +153,7 @@ class CheckpointStore:
         """
         scope_id, witness = await self._scopes.known(scope, _NONE), await self._audit.witness(note)
         seen = await self._seen(scope, scope_id)
-        async with self._database.transaction(scope.tenant, seen) as tx:
-            changed = await tx.value("bump_scope", scope.tenant, scope_id)
+        async with acting(self._database, scope.tenant, scope_id, witness, seen=seen) as (tx, changed):
             gone = await tx.row("deleted_checkpoint", scope.tenant, scope_id, name)
             if gone is None or gone["deleted_at"] < now - UNDO:
                 raise NotFound(never_deleted("checkpoint"))
@@ -172,7 +166,6 @@ class CheckpointStore:
             shown = await _one(tx, scope, scope_id, seen, name)
             may(shown.row)
             await _require_room(tx, scope.tenant, scope_id, 0)  # for who may see it: to others there is none
-            await witness(tx)
         return shown
 
     async def load(self, scope: Scope, checkpoint: Checkpoint, given: Giving, *, now: datetime) -> None:

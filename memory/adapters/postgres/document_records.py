@@ -12,7 +12,8 @@ from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import UUID
 
-from memory.adapters.postgres.audit import AuditLog
+from memory.adapters.postgres.acting import acting
+from memory.adapters.postgres.audit import AuditLog, unseen
 from memory.adapters.postgres.cursors import Order, cursor_of, read_cursor
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.outbox import announce
@@ -114,9 +115,8 @@ class DocumentRecords:
         Raises NotFound, and Conflict for another `version`.
         """
         scope_id, tenant = await self._scopes.known(scope, _NONE), scope.tenant
-        witness = await self._audit.witness(note) if self._audit else None
-        async with self._database.transaction(tenant, [scope_id]) as tx:
-            bumped = await tx.value("bump_scope", tenant, scope_id)
+        witness = await self._audit.witness(note) if self._audit else unseen
+        async with acting(self._database, tenant, scope_id, witness) as (tx, bumped):
             locked = await tx.row("lock_document", tenant, scope_id, document_id)
             if locked is None or locked["deleted_at"] is not None:
                 raise NotFound(_NONE)
@@ -128,8 +128,6 @@ class DocumentRecords:
             await tx.run_many("hide_memory", ((tenant, one, now, bumped) for one in sorted(shown)))
             await announce(tx, tenant, scope_id, "deleted", shown, by="api", at=now)
             await tx.run("hide_document", tenant, document_id, now)
-            if witness is not None:
-                await witness(tx)
         return len(shown)
 
     async def show(
@@ -140,9 +138,8 @@ class DocumentRecords:
         Raises NotFound, Conflict where another has its name by now, and what `may` does: then nothing changes.
         """
         scope_id, tenant = await self._scopes.known(scope, _NONE), scope.tenant
-        witness = await self._audit.witness(note) if self._audit else None
-        async with self._database.transaction(tenant, [scope_id]) as tx:
-            version = await tx.value("bump_scope", tenant, scope_id)
+        witness = await self._audit.witness(note) if self._audit else unseen
+        async with acting(self._database, tenant, scope_id, witness) as (tx, version):
             locked = await tx.row("lock_document", tenant, scope_id, document_id)
             if locked is None or locked["deleted_at"] is None or locked["deleted_at"] < now - UNDO:
                 raise NotFound(never_deleted("document"))
@@ -154,8 +151,6 @@ class DocumentRecords:
             await tx.run_many("hide_memory", ((tenant, one, None, version) for one in back))
             await announce(tx, tenant, scope_id, "restored", back, by="api", at=now)
             await tx.run("hide_document", tenant, document_id, None)
-            if witness is not None:
-                await witness(tx)
             return await _read(tx, scope, scope_id, document_id)
 
 

@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
+from memory.adapters.postgres.acting import acting
 from memory.adapters.postgres.audit import AuditLog
 from memory.adapters.postgres.cursors import Order, cursor_of, read_cursor
 from memory.adapters.postgres.database import Database, Transaction
@@ -85,8 +86,7 @@ class EntityStore:
         """Keep one. Raises Conflict for a name that another has, which names whom of them is `seen`, TooLarge."""
         scope_id, witness = await self._scopes.ensure(scope), await self._audit.witness(note)
         place = Place(scope.tenant, scope_id, subject_id, new.entity_id, now)
-        async with self._database.transaction(scope.tenant, [scope_id]) as tx:
-            changed = await tx.value("bump_scope", scope.tenant, scope_id)
+        async with acting(self._database, scope.tenant, scope_id, witness) as (tx, changed):
             await _require_room(tx, scope, scope_id, 1, "name")
             if not new.namesake:
                 await _require_free(tx, scope, scope_id, new.entity_id, new.told, seen)
@@ -96,7 +96,6 @@ class EntityStore:
             await _name(tx, scope, scope_id, new.entity_id, card_id, new.told)
             await _step(tx, place, new.entity_id, 1, "added", None, actor)
             await announce(tx, scope.tenant, scope_id, "created", [card_id], by="api", at=now)
-            await witness(tx)
             return only(await _by_id(tx, scope, scope_id, [new.entity_id]), _NONE)
 
     async def change(
@@ -114,8 +113,7 @@ class EntityStore:
         """The next version of one. Raises NotFound, Conflict: another version, a name that another has, as `add`."""
         scope_id, witness = await self._scopes.known(scope, _NONE), await self._audit.witness(note)
         place = Place(scope.tenant, scope_id, subject_id, new.entity_id, now)
-        async with self._database.transaction(scope.tenant, [scope_id]) as tx:
-            changed = await tx.value("bump_scope", scope.tenant, scope_id)
+        async with acting(self._database, scope.tenant, scope_id, witness) as (tx, changed):
             known = await _locked(tx, scope, scope_id, new.entity_id)
             require_version(known, version, "entity")
             if not new.namesake:
@@ -133,7 +131,6 @@ class EntityStore:
             await tx.run("change_entity", scope.tenant, new.entity_id, version + 1, new.told.type, card_id, now)
             await _name(tx, scope, scope_id, new.entity_id, card_id, new.told)
             await _step(tx, place, new.entity_id, version + 1, "changed", None, actor)
-            await witness(tx)
             return only(await _by_id(tx, scope, scope_id, [new.entity_id]), _NONE)
 
     async def merge(
@@ -154,8 +151,7 @@ class EntityStore:
             raise Conflict("one cannot be merged into itself", param="into")
         scope_id, witness = await self._scopes.known(scope, _NONE), await self._audit.witness(note)
         place = Place(scope.tenant, scope_id, entity_id, entity_id, now)
-        async with self._database.transaction(scope.tenant, [scope_id]) as tx:
-            changed = await tx.value("bump_scope", scope.tenant, scope_id)
+        async with acting(self._database, scope.tenant, scope_id, witness) as (tx, changed):
             locked = [await _locked(tx, scope, scope_id, one) for one in sorted((entity_id, into))]
             one, other = sorted(locked, key=lambda row: row["entity_id"] == into)
             if one["merged_into"] or other["merged_into"]:
@@ -172,7 +168,6 @@ class EntityStore:
             await _read_again(tx, scope, await _with_members(tx, scope, [into]), changed)
             await _step(tx, place, entity_id, one["version"] + 1, "merged", into, actor)
             await _step(tx, place, into, other["version"] + 1, "took", entity_id, actor)
-            await witness(tx)
             return only(await _by_id(tx, scope, scope_id, [into]), _NONE)
 
     async def split(self, scope: Scope, entity_id: UUID, actor: str, *, now: datetime, note: Note) -> Entity:
@@ -181,8 +176,7 @@ class EntityStore:
         """
         scope_id, witness = await self._scopes.known(scope, _NONE), await self._audit.witness(note)
         place = Place(scope.tenant, scope_id, entity_id, entity_id, now)
-        async with self._database.transaction(scope.tenant, [scope_id]) as tx:
-            changed = await tx.value("bump_scope", scope.tenant, scope_id)
+        async with acting(self._database, scope.tenant, scope_id, witness) as (tx, changed):
             known = await _locked(tx, scope, scope_id, entity_id)
             root = known["merged_into"]
             if root is None:
@@ -194,7 +188,6 @@ class EntityStore:
             await _read_again(tx, scope, await _with_members(tx, scope, [entity_id]), changed)
             await _step(tx, place, entity_id, known["version"] + 1, "split", root, actor)
             await _step(tx, place, root, other["version"] + 1, "gave", entity_id, actor)
-            await witness(tx)
             return only(await _by_id(tx, scope, scope_id, [entity_id]), _NONE)
 
     async def delete(
@@ -236,8 +229,7 @@ class EntityStore:
         """What is shown again, none where it is hidden."""
         scope_id, witness = await self._scopes.known(scope, _NONE), await self._audit.witness(note)
         place = Place(scope.tenant, scope_id, entity_id, entity_id, now)
-        async with self._database.transaction(scope.tenant, [scope_id]) as tx:
-            changed = await tx.value("bump_scope", scope.tenant, scope_id)
+        async with acting(self._database, scope.tenant, scope_id, witness) as (tx, changed):
             found = await tx.row("lock_entity", scope.tenant, scope_id, entity_id)
             known = require_turn(found, "entity", at, now)
             require_version(known, version, "entity")
@@ -257,7 +249,6 @@ class EntityStore:
             for one in back:
                 may(one)
                 await _require_back(tx, scope, scope_id, one, gone_at, seen)
-            await witness(tx)
         return back
 
     # ------------------------------------------------------------ what ties them
@@ -278,8 +269,7 @@ class EntityStore:
         scope_id, witness = await self._scopes.known(scope, _NONE), await self._audit.witness(note)
         place = Place(scope.tenant, scope_id, subject_id, new.relationship_id, now)
         memory = new.memory
-        async with self._database.transaction(scope.tenant, [scope_id]) as tx:
-            changed = await tx.value("bump_scope", scope.tenant, scope_id)
+        async with acting(self._database, scope.tenant, scope_id, witness) as (tx, changed):
             source, target = [await _root(tx, scope, scope_id, one) for one in (new.source, new.target)]
             if source == target:
                 raise Conflict("both ends are one: nothing is tied to itself", param="target")
@@ -289,7 +279,6 @@ class EntityStore:
             row = (scope.tenant, new.relationship_id, scope_id, source, new.type, target, memory.memory_id)
             await tx.run("add_relationship", *row, new.valid_from, new.valid_to, now)
             await announce(tx, scope.tenant, scope_id, "created", [memory.memory_id], by="api", at=now)
-            await witness(tx)
             just_before = UUID(int=new.relationship_id.int - 1)
             everybody = await _with_members(tx, scope, [source])
             rows = await tx.fetch("relationships_from", scope.tenant, everybody, just_before, 1, None)
@@ -311,8 +300,7 @@ class EntityStore:
         of its label: then it stays.
         """
         scope_id, witness = await self._scopes.known(scope, _NONE), await self._audit.witness(note)
-        async with self._database.transaction(scope.tenant, [scope_id]) as tx:
-            changed = await tx.value("bump_scope", scope.tenant, scope_id)
+        async with acting(self._database, scope.tenant, scope_id, witness) as (tx, changed):
             known = await tx.row("lock_relationship", scope.tenant, scope_id, relationship_id)
             if known is None:
                 raise NotFound(_NO_TIE)
@@ -321,7 +309,6 @@ class EntityStore:
             await tx.run("mark_relationship_deleted", scope.tenant, relationship_id, now)
             if said is not None and said["successor_id"] is None and "relationship" in said["attributes"]:
                 await turn_memory(tx, scope.tenant, scope_id, known["memory_id"], now, changed=changed, now=now)
-            await witness(tx)
 
     async def around(
         self,

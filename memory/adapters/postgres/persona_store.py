@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import UUID
 
+from memory.adapters.postgres.acting import acting
 from memory.adapters.postgres.audit import AuditLog
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.outbox import announce
@@ -63,8 +64,7 @@ class PersonaStore:
         """Keep it under its name. Raises Conflict where the name is taken, TooLarge."""
         scope_id, witness = await self._scopes.ensure(scope), await self._audit.witness(note)
         place = Place(scope.tenant, scope_id, subject_id, self._ids(), now)
-        async with self._database.transaction(scope.tenant, [scope_id]) as tx:
-            changed = await tx.value("bump_scope", scope.tenant, scope_id)
+        async with acting(self._database, scope.tenant, scope_id, witness) as (tx, changed):
             await _require_room(tx, scope, scope_id)
             await add_own_memory(
                 tx,
@@ -79,7 +79,6 @@ class PersonaStore:
             if await tx.row("add_persona", scope.tenant, *row) is None:
                 raise _taken()
             await announce(tx, scope.tenant, scope_id, "created", [new.memory.memory_id], by="api", at=now)
-            await witness(tx)
             return await _one(tx, scope, scope_id, new.name)
 
     async def change(
@@ -97,8 +96,7 @@ class PersonaStore:
         NotFound, Conflict.
         """
         scope_id, witness = await self._scopes.known(scope, _NONE), await self._audit.witness(note)
-        async with self._database.transaction(scope.tenant, [scope_id]) as tx:
-            changed = await tx.value("bump_scope", scope.tenant, scope_id)
+        async with acting(self._database, scope.tenant, scope_id, witness) as (tx, changed):
             known = await _locked(tx, scope, scope_id, new.name)
             require_version(known, version, "persona")
             persona_id = UUID(int=known["persona_id"].int)
@@ -106,19 +104,16 @@ class PersonaStore:
             embeds, card_id = self._add_embedding, known["memory_id"]
             await add_next_version(tx, place, card_id, new.memory, changed=changed, add_embedding=embeds, lowers=lowers)
             await tx.run("change_persona", scope.tenant, persona_id, version + 1, dict(new.facets), now)
-            await witness(tx)
             return await _one(tx, scope, scope_id, new.name)
 
     async def delete(self, scope: Scope, name: str, *, version: int | None = None, now: datetime, note: Note) -> None:
         """Hide it. Raises NotFound, and Conflict for another `version`."""
         scope_id, witness = await self._scopes.known(scope, _NONE), await self._audit.witness(note)
-        async with self._database.transaction(scope.tenant, [scope_id]) as tx:
-            changed = await tx.value("bump_scope", scope.tenant, scope_id)
+        async with acting(self._database, scope.tenant, scope_id, witness) as (tx, changed):
             known = await _locked(tx, scope, scope_id, name)
             require_version(known, version, "persona")
             await tx.run("mark_persona_deleted", scope.tenant, known["persona_id"], now)
             await turn_memory(tx, scope.tenant, scope_id, known["memory_id"], now, changed=changed, now=now)
-            await witness(tx)
 
     async def undelete(
         self, scope: Scope, name: str, *, now: datetime, note: Note, may: Callable[[Persona], None]
@@ -127,8 +122,7 @@ class PersonaStore:
         and what `may` does: then nothing changes.
         """
         scope_id, witness = await self._scopes.known(scope, _NONE), await self._audit.witness(note)
-        async with self._database.transaction(scope.tenant, [scope_id]) as tx:
-            changed = await tx.value("bump_scope", scope.tenant, scope_id)
+        async with acting(self._database, scope.tenant, scope_id, witness) as (tx, changed):
             gone = await tx.row("deleted_persona", scope.tenant, scope_id, name)
             if gone is None or gone["deleted_at"] < now - UNDO:
                 raise NotFound(never_deleted("persona"))
@@ -139,7 +133,6 @@ class PersonaStore:
             back = await _one(tx, scope, scope_id, name)
             may(back)
             await _require_room(tx, scope, scope_id, 0)  # for who may see it: to others there is none
-            await witness(tx)
         return back
 
     async def one(self, scope: Scope, name: str, *, seen: Seen = everybody) -> Persona:

@@ -15,6 +15,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from memory.adapters.postgres import facts, procedures
+from memory.adapters.postgres.acting import acting
 from memory.adapters.postgres.audit import AuditLog, Witness, unseen
 from memory.adapters.postgres.classify import classify
 from memory.adapters.postgres.cursors import Order, cursor_of, encoded, read_cursor, read_position
@@ -195,8 +196,7 @@ class Records:
         that is the next one and says all that is asked: it is the same change, whose answer never came.
         """
         scope_id, witness = await self._scopes.known(scope, _EMPTY), await self._witness(note)
-        async with self._database.transaction(scope.tenant, [scope_id]) as tx:
-            changed = await tx.value("bump_scope", scope.tenant, scope_id)
+        async with acting(self._database, scope.tenant, scope_id, witness) as (tx, changed):
             locked = await tx.row("lock_memory", scope.tenant, scope_id, memory_id)
             if locked is None or locked["deleted_at"] is not None:
                 raise NotFound(_NONE)
@@ -226,7 +226,6 @@ class Records:
                 await self._resettle(tx, scope, scope_id, [memory_id], now, changed, reviewed=reviewed)
                 if locked["superseded_by"] is not None:  # it may have taken back what it had said for that one
                     await self._resettle(tx, scope, scope_id, [locked["superseded_by"]], now, changed)
-            await witness(tx)
             return await _read_memory(tx, scope, scope_id, memory_id)
 
     async def delete_memory(
@@ -237,8 +236,7 @@ class Records:
         Raises NotFound, and Conflict for another `version`.
         """
         scope_id, witness = await self._scopes.known(scope, _EMPTY), await self._witness(note)
-        async with self._database.transaction(scope.tenant, [scope_id]) as tx:
-            changed = await tx.value("bump_scope", scope.tenant, scope_id)
+        async with acting(self._database, scope.tenant, scope_id, witness) as (tx, changed):
             locked = await tx.row("lock_memory", scope.tenant, scope_id, memory_id)
             if locked is None or locked["deleted_at"] is not None:
                 raise NotFound(_NONE)
@@ -251,7 +249,6 @@ class Records:
             await announce(tx, scope.tenant, scope_id, "deleted", gone, by="api", at=now)
             await self._resettle(tx, scope, scope_id, gone, now, changed)
             await withdraw_summaries(tx, scope.tenant, scope_id, gone, at=now, changed_version=changed)
-            await witness(tx)
 
     async def undelete_memory(
         self,
@@ -266,8 +263,7 @@ class Records:
         `may` does: then nothing changes.
         """
         scope_id, witness = await self._scopes.known(scope, _EMPTY), await self._witness(note)
-        async with self._database.transaction(scope.tenant, [scope_id]) as tx:
-            changed = await tx.value("bump_scope", scope.tenant, scope_id)
+        async with acting(self._database, scope.tenant, scope_id, witness) as (tx, changed):
             locked = await tx.row("lock_memory", scope.tenant, scope_id, memory_id)
             if locked is None or locked["deleted_at"] is None or locked["deleted_at"] < now - UNDO:
                 raise NotFound(never_deleted("memory"))
@@ -277,7 +273,6 @@ class Records:
             await tx.run_many("hide_memory", ((scope.tenant, one, None, changed) for one in back))
             await announce(tx, scope.tenant, scope_id, "restored", back, by="api", at=now)
             await self._resettle(tx, scope, scope_id, back, now, changed)
-            await witness(tx)
             shown = await _read_memory(tx, scope, scope_id, memory_id)
             may(shown)
             if locked["withdrawn"]:

@@ -14,6 +14,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from memory.adapters.postgres import batch
+from memory.adapters.postgres.acting import acting
 from memory.adapters.postgres.audit import AuditLog
 from memory.adapters.postgres.cursors import Order, cursor_of, read_cursor
 from memory.adapters.postgres.database import Database, Transaction
@@ -120,8 +121,7 @@ class TaskStore:
         move that is none, a circle; TooLarge where it is taken up again beside too many.
         """
         scope_id, witness = await self._scopes.known(scope, _NONE), await self._audit.witness(note)
-        async with self._database.transaction(scope.tenant, [scope_id]) as tx:
-            changed = await tx.value("bump_scope", scope.tenant, scope_id)
+        async with acting(self._database, scope.tenant, scope_id, witness) as (tx, changed):
             known = await _locked(tx, scope, scope_id, task_id)
             require_version(known, version, "task")
             if new.needs is not None:
@@ -142,7 +142,6 @@ class TaskStore:
             await tx.run("change_task", scope.tenant, task_id, version + 1, new.status, checkpoint_id, now)
             step = (task_id, version + 1, scope_id, known["status"], new.status, actor, now)
             await tx.run("add_task_step", scope.tenant, *step)
-            await witness(tx)
             return only(await _by_id(tx, scope, scope_id, [task_id]), _NONE)
 
     async def delete(
@@ -173,8 +172,7 @@ class TaskStore:
     ) -> list[Task]:
         """What is shown again, none where it is hidden."""
         scope_id, witness = await self._scopes.known(scope, _NONE), await self._audit.witness(note)
-        async with self._database.transaction(scope.tenant, [scope_id]) as tx:
-            changed = await tx.value("bump_scope", scope.tenant, scope_id)
+        async with acting(self._database, scope.tenant, scope_id, witness) as (tx, changed):
             found = await tx.row("lock_task", scope.tenant, scope_id, task_id)
             known = require_turn(found, "task", at, now)
             require_version(known, version, "task")
@@ -188,7 +186,6 @@ class TaskStore:
                     await _require_room(tx, scope, scope_id, 0, "id")
                 edges = await tx.fetch("edges_of_tasks", scope.tenant, [task_id])
                 await _require_acyclic(tx, scope, {task_id: frozenset(UUID(int=row["needs"].int) for row in edges)})
-            await witness(tx)
         return back
 
     # ------------------------------------------------------------ reading
