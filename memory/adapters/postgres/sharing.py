@@ -54,7 +54,7 @@ class Sharing:
         """Copy a memory to what `to` shares; the copy that is there already where it was. Raises NotFound,
         Unprocessable.
         """
-        own = await self._own(scope)
+        own = await self._scopes.known(scope, "nothing is stored in this scope")
         target = await self._common(scope, to)
         copy_id = self._ids()
         note = noted(scope.tenant, actor, f"share.{to}", ids=(memory_id, copy_id), names=_names(scope, to), at=now)
@@ -139,12 +139,6 @@ class Sharing:
             return ()
         locked = await tx.row("lock_memory", tenant, target, memory_id)
         return () if locked is None or locked["deleted_at"] is not None else (memory_id,)
-
-    async def _own(self, scope: Scope) -> int:
-        own = await self._scopes.find(scope)
-        if own is None:
-            raise NotFound("nothing is stored in this scope")
-        return own
 
     async def _common(self, scope: Scope, to: SharedTo) -> int:
         """The scope that is shared, made when it is new."""
