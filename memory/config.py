@@ -54,7 +54,6 @@ from memory.config_sections import (
     Redis,
     Replay,
     Retention,
-    Section,
     Session,
     Summary,
     Telemetry,
@@ -63,6 +62,7 @@ from memory.config_sections import (
     Worker,
 )
 from memory.config_text import expectation, members, rendered_key, section_type, shown
+from memory.config_values import Section
 from memory.errors import ConfigInvalid
 from memory.home import home_dir
 

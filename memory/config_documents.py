@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from memory.config_sections import Directory, HttpUrl, Key, Section, Word
+from memory.config_values import Directory, HttpUrl, Key, Section, Word
 
 
 class Documents(Section):

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
-from memory.config_sections import Expects, HttpUrl, Section, Word
+from memory.config_values import Expects, HttpUrl, Section, Word
 from policies.web_address import PORTS, rule_of
 
 

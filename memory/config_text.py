@@ -18,7 +18,7 @@ from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
 from memory.config_file import parse_scalar
-from memory.config_sections import Expects, Section
+from memory.config_values import Expects, Section
 
 COMMENT_COLUMNS_MAX = 112
 UNITS = (
