@@ -64,60 +64,66 @@ class CheckpointTools:
 
     async def save(self, request: web.Request) -> web.Response:
         """Keep where the work stands, with the assistant's notes; of the conversation, where the request names one."""
-        caller = tool_caller(request, self._parts, "memory:write")
+        tool = "checkpoint_save"
+        caller = tool_caller(request, self._parts, tool)
         asked = await body_as(request, CheckpointSaveArguments)
         body = validated(CheckpointAsked, {"name": asked.name, "notes": asked.notes, "trim": True})
         made = await self._checkpoints.saved(caller, body, Integrity.ASSISTANT)
-        kept = await kept_call(self._parts, "checkpoint_save", asked, caller, [as_id(made.id, KIND)])
-        return said(CheckpointToolSaid(tool="checkpoint_save", text=saved(made), retrieval=kept, checkpoint=made))
+        kept = await kept_call(self._parts, tool, asked, caller, [as_id(made.id, KIND)])
+        return said(CheckpointToolSaid(tool=tool, text=saved(made), retrieval=kept, checkpoint=made))
 
     async def load(self, request: web.Request) -> web.Response:
         """What one holds, as quotations."""
-        caller = tool_caller(request, self._parts, "memory:read:own")
+        tool = "checkpoint_load"
+        caller = tool_caller(request, self._parts, tool)
         asked = await body_as(request, CheckpointLoadArguments)
         found = await self._checkpoints.named(caller, asked.name)
-        kept = await kept_call(self._parts, "checkpoint_load", asked, caller, [as_id(found.id, KIND)])
+        kept = await kept_call(self._parts, tool, asked, caller, [as_id(found.id, KIND)])
         text = loaded(found.parts)
-        return said(CheckpointToolSaid(tool="checkpoint_load", text=text, retrieval=kept, checkpoint=found))
+        return said(CheckpointToolSaid(tool=tool, text=text, retrieval=kept, checkpoint=found))
 
     async def list(self, request: web.Request) -> web.Response:
         """The checkpoints, newest first."""
-        caller = tool_caller(request, self._parts, "memory:read:own")
+        tool = "checkpoint_list"
+        caller = tool_caller(request, self._parts, tool)
         asked = await body_as(request, CheckpointListArguments)
         found, more = await self._checkpoints.listed(caller, asked.k or CHECKPOINTS_DEFAULT)
         ids = [as_id(one.id, KIND) for one in found]
-        kept = await kept_call(self._parts, "checkpoint_list", asked, caller, ids)
+        kept = await kept_call(self._parts, tool, asked, caller, ids)
         text = "\n".join([*map(_line, found), *([MORE] if more else [])]) or NONE
-        return said(CheckpointListToolSaid(tool="checkpoint_list", text=text, retrieval=kept, checkpoints=[*found]))
+        return said(CheckpointListToolSaid(tool=tool, text=text, retrieval=kept, checkpoints=[*found]))
 
     async def diff(self, request: web.Request) -> web.Response:
         """How two differ, or two versions of one, as quotations."""
-        caller = tool_caller(request, self._parts, "memory:read:own")
+        tool = "checkpoint_diff"
+        caller = tool_caller(request, self._parts, tool)
         asked = await body_as(request, CheckpointDiffArguments)
         name, other = (kept_name(one, caller) for one in (asked.name, asked.other or asked.name))
         found = await self._checkpoints.compared(caller, (name, asked.version), (other, asked.other_version))
         ids = [as_id(one, KIND) for one in dict.fromkeys((found.id, found.with_id))]
-        kept = await kept_call(self._parts, "checkpoint_diff", asked, caller, ids)
+        kept = await kept_call(self._parts, tool, asked, caller, ids)
         text = _differences(found)
-        return said(CheckpointDiffToolSaid(tool="checkpoint_diff", text=text, retrieval=kept, difference=found))
+        return said(CheckpointDiffToolSaid(tool=tool, text=text, retrieval=kept, difference=found))
 
     async def branch(self, request: web.Request) -> web.Response:
         """Another name for what one holds now; of another project where the key may."""
-        caller = tool_caller(request, self._parts, "memory:write")
+        tool = "checkpoint_branch"
+        caller = tool_caller(request, self._parts, tool)
         asked = await body_as(request, CheckpointBranchArguments)
         body = BranchAsked(name=asked.new_name, from_project=asked.from_project)
         made = await self._checkpoints.branched(caller, kept_name(asked.name, caller), body)
-        kept = await kept_call(self._parts, "checkpoint_branch", asked, caller, [as_id(made.id, KIND)])
-        return said(CheckpointToolSaid(tool="checkpoint_branch", text=saved(made), retrieval=kept, checkpoint=made))
+        kept = await kept_call(self._parts, tool, asked, caller, [as_id(made.id, KIND)])
+        return said(CheckpointToolSaid(tool=tool, text=saved(made), retrieval=kept, checkpoint=made))
 
     async def delete(self, request: web.Request) -> web.Response:
         """Hide one; a person can bring it back."""
-        caller = tool_caller(request, self._parts, "memory:write")
+        tool = "checkpoint_delete"
+        caller = tool_caller(request, self._parts, tool)
         asked = await body_as(request, CheckpointDeleteArguments)
         gone = await self._checkpoints.deleted(caller, kept_name(asked.name, caller))
-        kept = await kept_call(self._parts, "checkpoint_delete", asked, caller, [as_id(gone.id, KIND)])
+        kept = await kept_call(self._parts, tool, asked, caller, [as_id(gone.id, KIND)])
         text = f"Checkpoint {harmless(gone.name)} is hidden; it can be shown again until {gone.undo_until:%Y-%m-%d}."
-        return said(CheckpointDeleteToolSaid(tool="checkpoint_delete", text=text, retrieval=kept, checkpoint=gone))
+        return said(CheckpointDeleteToolSaid(tool=tool, text=text, retrieval=kept, checkpoint=gone))
 
 
 def saved(made: CheckpointSaid) -> str:

@@ -59,15 +59,17 @@ class TaskTools:
 
     async def add(self, request: web.Request) -> web.Response:
         """Keep a task as the assistant's."""
-        caller = tool_caller(request, self._parts, "memory:write")
+        tool = "task_add"
+        caller = tool_caller(request, self._parts, tool)
         asked = await body_as(request, TaskAddArguments)
         task = validated(TaskAsked, asked.model_dump(exclude_none=True))
         (made,) = await self._tasks.added(caller, TasksAsked(tasks=[task]), Integrity.ASSISTANT)
-        return await self._answered("task_add", asked, caller, made, f"Kept as task {made.id}, version {made.version}.")
+        return await self._answered(tool, asked, caller, made, f"Kept as task {made.id}, version {made.version}.")
 
     async def update(self, request: web.Request) -> web.Response:
         """Say where a task stands now."""
-        caller = tool_caller(request, self._parts, "memory:write")
+        tool = "task_update"
+        caller = tool_caller(request, self._parts, tool)
         asked = await body_as(request, TaskUpdateArguments)
         members = ("status", "notes", "input", "output", "needs")
         given = {name: value for name in members if (value := getattr(asked, name)) is not None}
@@ -78,51 +80,55 @@ class TaskTools:
         task_id, patch = as_id(asked.task, KIND), validated(TaskPatch, given)
         made = await self._tasks.changed(caller, task_id, asked.version, patch, Integrity.ASSISTANT)
         text = f"Task {made.id} is {made.status} now, version {made.version}."
-        return await self._answered("task_update", asked, caller, made, text)
+        return await self._answered(tool, asked, caller, made, text)
 
     async def list(self, request: web.Request) -> web.Response:
         """The open tasks, or all."""
-        caller = tool_caller(request, self._parts, "memory:read:own")
+        tool = "task_list"
+        caller = tool_caller(request, self._parts, tool)
         asked = await body_as(request, TaskListArguments)
         statuses = STATUSES if asked.over else sorted(OPEN)
         found, more = await self._tasks.newest(caller, statuses, asked.k or TASKS_DEFAULT)
-        kept = await kept_call(self._parts, "task_list", asked, caller, [as_id(one.id, KIND) for one in found])
+        kept = await kept_call(self._parts, tool, asked, caller, [as_id(one.id, KIND) for one in found])
         text = "".join([*map(_line, found), MORE if more else ""]).rstrip("\n") or NO_TASKS
-        return said(TaskListToolSaid(tool="task_list", text=text, retrieval=kept, tasks=[*found]))
+        return said(TaskListToolSaid(tool=tool, text=text, retrieval=kept, tasks=[*found]))
 
     async def order(self, request: web.Request) -> web.Response:
         """The open tasks, every one after what it needs, and what may be begun."""
-        caller = tool_caller(request, self._parts, "memory:read:own")
+        tool = "task_order"
+        caller = tool_caller(request, self._parts, tool)
         asked = await body_as(request, TaskOrderArguments)
         open_, _ = await self._tasks.newest(caller, sorted(OPEN), GRAPH_MAX)
         graph, by_id = graph_said(open_), {one.id: one for one in open_}
         first = [by_id[id_] for id_ in graph.order[: asked.k or TASKS_DEFAULT]]
         more, ready = len(open_) - len(first), [one.id for one in first if one.id in graph.ready]
-        kept = await kept_call(self._parts, "task_order", asked, caller, [as_id(one.id, KIND) for one in first])
+        kept = await kept_call(self._parts, tool, asked, caller, [as_id(one.id, KIND) for one in first])
         lines = [_line(one, "ready" if one.id in ready else one.status) for one in first]
         text = "".join([*lines, f"{more} more come after these." if more else ""]).rstrip("\n") or NO_TASKS
-        answer = TaskOrderToolSaid(tool="task_order", text=text, retrieval=kept, tasks=first, ready=ready, more=more)
+        answer = TaskOrderToolSaid(tool=tool, text=text, retrieval=kept, tasks=first, ready=ready, more=more)
         return said(answer)
 
     async def history(self, request: web.Request) -> web.Response:
         """How a task came where it is."""
-        caller = tool_caller(request, self._parts, "memory:read:own")
+        tool = "task_history"
+        caller = tool_caller(request, self._parts, tool)
         asked = await body_as(request, TaskHistoryArguments)
         task_id = as_id(asked.task, KIND)
         all_ = await self._tasks.steps(caller, task_id)
         steps = [*all_[-(asked.k or TASKS_DEFAULT) :]]
-        kept = await kept_call(self._parts, "task_history", asked, caller, [task_id])
+        kept = await kept_call(self._parts, tool, asked, caller, [task_id])
         text = "\n".join([*([EARLIER] if len(all_) > len(steps) else []), *map(_step, steps)])
-        return said(TaskHistoryToolSaid(tool="task_history", text=text, retrieval=kept, steps=steps))
+        return said(TaskHistoryToolSaid(tool=tool, text=text, retrieval=kept, steps=steps))
 
     async def delete(self, request: web.Request) -> web.Response:
         """Hide a task; a person can bring it back."""
-        caller = tool_caller(request, self._parts, "memory:write")
+        tool = "task_delete"
+        caller = tool_caller(request, self._parts, tool)
         asked = await body_as(request, TaskDeleteArguments)
         gone = await self._tasks.deleted(caller, as_id(asked.task, KIND))
-        kept = await kept_call(self._parts, "task_delete", asked, caller, [as_id(gone.id, KIND)])
+        kept = await kept_call(self._parts, tool, asked, caller, [as_id(gone.id, KIND)])
         text = f"Task {gone.id} is hidden; it can be shown again until {gone.undo_until:%Y-%m-%d}."
-        return said(TaskDeleteToolSaid(tool="task_delete", text=text, retrieval=kept, task=gone))
+        return said(TaskDeleteToolSaid(tool=tool, text=text, retrieval=kept, task=gone))
 
     async def _answered(self, tool: str, asked: Asked, caller: Caller, made: TaskSaid, text: str) -> web.Response:
         kept = await kept_call(self._parts, tool, asked, caller, [as_id(made.id, KIND)])

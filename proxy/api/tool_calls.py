@@ -1,4 +1,4 @@
-"""What the tools of records share: who calls in, the record and the audit row of a call out."""
+"""What the tools share: who calls in, the record and the audit row of a call out."""
 
 from __future__ import annotations
 
@@ -15,13 +15,15 @@ from proxy.api.asking import Caller, caller_of, parameters
 from proxy.api.parts import OwnParts
 from proxy.api.schemas import Asked
 from proxy.api.tool_record import SESSION, ToolCall
+from proxy.api.tool_table import TOOLS
 
 MORE: Final = "There are more than these."
+_CAPABILITY: Final = {tool.name: tool.capability for tool in TOOLS}
 
 
-def tool_caller(request: web.Request, parts: OwnParts, capability: str) -> Caller:
+def tool_caller(request: web.Request, parts: OwnParts, tool: str) -> Caller:
     """Who calls a tool, which takes no parameters. Raises as `caller_of`."""
-    caller = caller_of(request, parts.door, capability)
+    caller = caller_of(request, parts.door, _CAPABILITY[tool])
     parameters(request, ())
     return caller
 

@@ -29,7 +29,7 @@ from policies.text import storable
 from proxy.api import schemas_tools as bodies
 from proxy.api import tool_words as words
 from proxy.api.answers import dumped, said
-from proxy.api.asking import Caller, admitted, as_id, body_as, caller_of, holder_for, parameters, validated
+from proxy.api.asking import Caller, admitted, as_id, body_as, holder_for, parameters, validated
 from proxy.api.attributes import require_not_of_record
 from proxy.api.forget import Forget
 from proxy.api.memories import item_of
@@ -39,14 +39,14 @@ from proxy.api.schemas import Asked, SearchAsked
 from proxy.api.schemas_forget import ForgetAsked, ForgetPlanned, ForgetWaits
 from proxy.api.search import Search
 from proxy.api.sessions import Labels
+from proxy.api.tool_calls import tool_caller
 from proxy.api.tool_record import SESSION, STATUS, ToolCall
-from proxy.api.tool_table import TOOLS, openai_definitions
+from proxy.api.tool_table import openai_definitions
 from proxy.gated import require_writable
 
 STORED_S: Final = 10.0
 _ASK_EVERY_S: Final = 0.05
 _BODY: Final = dumped(bodies.ToolList(data=openai_definitions()).model_dump(mode="json"))
-_CAPABILITY: Final = {tool.name: tool.capability for tool in TOOLS}
 
 
 class Tools:
@@ -75,7 +75,7 @@ class Tools:
     async def search(self, request: web.Request) -> web.Response:
         """What is near to a question. A record that cannot be kept does not keep the answer back."""
         tool = "memory_search"
-        caller = self._caller(request, tool)
+        caller = tool_caller(request, self._parts, tool)
         asked = await body_as(request, bodies.MemorySearchArguments)
         call = await self._call(tool, asked, caller)
         members = asked.model_dump(exclude={"k"}, exclude_none=True)
@@ -105,7 +105,7 @@ class Tools:
     async def remember(self, request: web.Request) -> web.Response:
         """Keep a statement as the assistant's; answered when it is searchable, or durable and slow."""
         tool = "memory_remember"
-        caller = self._caller(request, tool)
+        caller = tool_caller(request, self._parts, tool)
         asked = await body_as(request, bodies.MemoryRememberArguments)
         call = await self._saying(tool, asked, caller, asked.content)
         record = await self._remembered(call)
@@ -117,7 +117,7 @@ class Tools:
         nothing is lost between the two; where it is held back or late, the old one stands.
         """
         tool = "memory_correct"
-        caller = self._caller(request, tool)
+        caller = tool_caller(request, self._parts, tool)
         asked = await body_as(request, bodies.MemoryCorrectArguments)
         wrong = as_id(asked.memory, "memory")
         await self._refuse_uncorrectable(caller, wrong, asked.version)
@@ -136,7 +136,7 @@ class Tools:
     async def forget(self, request: web.Request) -> web.Response:
         """Count what would go; with `confirm` erase exactly that."""
         tool = "memory_forget"
-        caller = self._caller(request, tool)
+        caller = tool_caller(request, self._parts, tool)
         asked = await body_as(request, bodies.MemoryForgetArguments)
         target = {**asked.model_dump(exclude_none=True), "dry_run": asked.confirm is None}
         answer = await self._forget.forgotten(caller, validated(ForgetAsked, target))
@@ -159,7 +159,7 @@ class Tools:
     async def why(self, request: web.Request) -> web.Response:
         """What an answer or a search was given."""
         tool = "memory_why"
-        caller = self._caller(request, tool)
+        caller = tool_caller(request, self._parts, tool)
         asked = await body_as(request, bodies.MemoryWhyArguments)
         record = await self._retrievals.told(caller, as_id(asked.retrieval, "retrieval"))
         self._note(caller, tool, [as_id(record.id, "retrieval")])
@@ -177,11 +177,6 @@ class Tools:
         )
 
     # ------------------------------------------------------------ steps
-
-    def _caller(self, request: web.Request, tool: str) -> Caller:
-        caller = caller_of(request, self._parts.door, _CAPABILITY[tool])
-        parameters(request, ())
-        return caller
 
     async def _call(self, tool: str, asked: Asked, caller: Caller) -> ToolCall:
         chain_key = await self._parts.keys.chain_key(caller.scope.tenant)
