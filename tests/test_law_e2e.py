@@ -7,14 +7,14 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
 import asyncpg
 import pytest
 
-from tests.service_fixture import serving
+from tests.service_fixture import Service
 from tests.test_isolation_e2e import ALL, Caller, Keyed, last_body
 
 SAID = "The release train of Ostermoor leaves on Tuesdays at nine."
@@ -23,10 +23,9 @@ SHARES = (*ALL, "memory:share:project", "memory:share:tenant")
 WAIT_S = 30.0
 
 
-@pytest.fixture(scope="module")
-def keyed(upstream: str) -> Iterator[Keyed]:
-    with serving(upstream, "--workers", "2", env={"MEMORY_PROXY_AUTH__MODE": "keys"}) as service:
-        yield Keyed(service)
+@pytest.fixture
+def keyed(keyed_service: Service) -> Keyed:
+    return Keyed(keyed_service)
 
 
 def eventually(look: Callable[[], Any], what: str) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import sys
@@ -21,13 +22,6 @@ pytestmark = pytest.mark.long  # a service of its own
 WORD = "Kaiserschmarrn"
 FACT = f"The code name of the merger is {WORD}."
 QUESTION = "What is the code name of the merger?"
-
-
-@pytest.fixture(scope="module")
-def cleared(upstream: str) -> Iterator[Service]:
-    """A service that sets nothing: every label may go upstream."""
-    with serving(upstream) as service:
-        yield service
 
 
 @pytest.fixture(scope="module")
@@ -59,27 +53,31 @@ def line(sensitivity: str = "confidential") -> dict[str, str]:
 
 def files_with(directory: Path, word: str) -> list[str]:
     """Every file below that holds the word, in UTF-8."""
-    needle = word.encode()
-    return [str(path) for path in directory.rglob("*") if path.is_file() and needle in path.read_bytes()]
+    needle, found = word.encode(), []
+    for path in directory.rglob("*"):
+        with contextlib.suppress(FileNotFoundError):  # a log that Postgres has done with
+            if path.is_file() and needle in path.read_bytes():
+                found.append(str(path))
+    return found
 
 
 def test_a_confidential_line_is_recalled_and_in_no_file_of_the_service(
-    cleared: Service, upstream: str, user: str
+    service: Service, upstream: str, user: str
 ) -> None:
     """Database, its write-ahead log, the queue's file, spool, log: none has the word once it is stored."""
-    assert put(cleared, user, line())["failed"] == 0
-    assert found(cleared, QUESTION, user) == [FACT]
-    said = ask(cleared, QUESTION, user, mode="read")
+    assert put(service, user, line())["failed"] == 0
+    assert found(service, QUESTION, user) == [FACT]
+    said = ask(service, QUESTION, user, mode="read")
     assert said.verdict == "injected" and WORD in sent(upstream)
-    cleared.settle()
-    assert files_with(cleared.data, WORD) == []
-    assert WORD not in cleared.log.read_text(errors="replace")
+    service.settle()
+    assert files_with(service.data, WORD) == []
+    assert WORD not in service.log.read_text(errors="replace")
 
 
-def test_a_word_that_is_internal_is_found_in_the_files(cleared: Service, user: str) -> None:
+def test_a_word_that_is_internal_is_found_in_the_files(service: Service, user: str) -> None:
     """The search of the files has power."""
-    put(cleared, user, {"role": "user", "content": "The canteen serves Germknoedel.", "session": "s"})
-    assert files_with(cleared.data, "Germknoedel")
+    put(service, user, {"role": "user", "content": "The canteen serves Germknoedel.", "session": "s"})
+    assert files_with(service.data, "Germknoedel")
 
 
 def test_what_is_above_the_ceiling_never_goes_upstream_and_is_found_by_search(
@@ -136,39 +134,39 @@ def command(service: Service, *words: str) -> dict[str, int]:
 
 
 @pytest.mark.long
-def test_the_command_says_what_is_sealed_beside_a_running_service(cleared: Service, user: str) -> None:
-    before = command(cleared, "status")
-    put(cleared, user, {**line(), "content": f"{FACT} Twice."})
-    after = command(cleared, "status")
+def test_the_command_says_what_is_sealed_beside_a_running_service(service: Service, user: str) -> None:
+    before = command(service, "status")
+    put(service, user, {**line(), "content": f"{FACT} Twice."})
+    after = command(service, "status")
     assert after["sealed"] >= before["sealed"] + 3  # the turn, its memory, the memory's vector
     assert (after["old"], after["open"], after["unreadable"], after["keys_to_rewrap"]) == (0, 0, 0, 0)
-    assert command(cleared, "rewrap")["keys_rewrapped"] == 0
-    assert command(cleared, "rotate")["keys_rotated"] == 0  # made within the last day
+    assert command(service, "rewrap")["keys_rewrapped"] == 0
+    assert command(service, "rotate")["keys_rotated"] == 0  # made within the last day
 
 
-def test_export_and_import_carry_the_label(cleared: Service, user: str) -> None:
-    put(cleared, user, line())
+def test_export_and_import_carry_the_label(service: Service, user: str) -> None:
+    put(service, user, line())
     with urllib.request.urlopen(
-        urllib.request.Request(f"{cleared.url}/memory/v1/export", headers={"X-Memory-User": user})
+        urllib.request.Request(f"{service.url}/memory/v1/export", headers={"X-Memory-User": user})
     ) as answer:
         lines = [json.loads(one) for one in answer]
     turns = [one for one in lines if one["type"] == "turn"]
     assert [one["sensitivity"] for one in turns] == ["confidential"]
     other = f"{user}-other"
-    assert put(cleared, other, *turns)["failed"] == 0
-    listed = cleared.call("GET", "/memory/v1/memories", X_Memory_User=other)["data"]
+    assert put(service, other, *turns)["failed"] == 0
+    listed = service.call("GET", "/memory/v1/memories", X_Memory_User=other)["data"]
     assert {entry["sensitivity"] for entry in listed} == {"confidential"}
 
 
-def test_a_label_that_is_none_is_an_error_line(cleared: Service, user: str) -> None:
-    assert put(cleared, user, line("top secret"))["failed"] == 1
+def test_a_label_that_is_none_is_an_error_line(service: Service, user: str) -> None:
+    assert put(service, user, line("top secret"))["failed"] == 1
 
 
-def test_what_is_confidential_states_no_facts_that_lie_open(cleared: Service, user: str) -> None:
+def test_what_is_confidential_states_no_facts_that_lie_open(service: Service, user: str) -> None:
     told = {"role": "user", "content": "I live in Reykjavik and I prefer green tea.", "session": "s"}
-    put(cleared, user, {**told, "sensitivity": "confidential"})
+    put(service, user, {**told, "sensitivity": "confidential"})
     semantic = "/memory/v1/memories?kind=semantic"
-    assert cleared.call("GET", semantic, X_Memory_User=user)["data"] == []
+    assert service.call("GET", semantic, X_Memory_User=user)["data"] == []
     other = f"{user}-open"
-    put(cleared, other, told)
-    assert cleared.call("GET", semantic, X_Memory_User=other)["data"]
+    put(service, other, told)
+    assert service.call("GET", semantic, X_Memory_User=other)["data"]

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from tests.e2e.test_documents_e2e import BOUNDARY, GUIDE, PIRAN, form
 from tests.e2e.test_keys_e2e import Keyed
-from tests.service_fixture import serving
+from tests.service_fixture import Service
 
 pytestmark = pytest.mark.long  # a service of its own
 
 QUESTION = "Who is the harbour master of Piran?"
 
 
-@pytest.fixture(scope="module")
-def keyed(upstream: str) -> Iterator[Keyed]:
-    with serving(upstream, env={"MEMORY_PROXY_AUTH__MODE": "keys"}) as service:
-        yield Keyed(service)
+@pytest.fixture
+def keyed(keyed_service: Service) -> Keyed:
+    return Keyed(keyed_service)
 
 
 def upload(keyed: Keyed, secret: str, content: str = GUIDE, **fields: str) -> Any:
@@ -41,9 +39,9 @@ def found(keyed: Keyed, secret: str, **more: Any) -> list[dict[str, Any]]:
 
 
 def test_a_file_vouches_for_as_much_as_its_key(keyed: Keyed) -> None:
-    usual = keyed.make("usual", "--user", "usual")["secret"]
-    trusted = keyed.make("trusted", "--user", "trusted", "--can", "memory:import:trusted", "--can", "memory:write",
-                         "--can", "memory:read:own")["secret"]  # fmt: skip
+    usual = keyed.make("shelf-usual", "--user", "shelf-usual")["secret"]
+    trusts = ("--can", "memory:import:trusted", "--can", "memory:write", "--can", "memory:read:own")
+    trusted = keyed.make("shelf-trusted", "--user", "shelf-trusted", *trusts)["secret"]
     assert upload(keyed, usual)["integrity"] == "imported"
     assert upload(keyed, trusted)["integrity"] == "user"
     assert found(keyed, usual)[0]["integrity"] == "imported"
@@ -54,8 +52,8 @@ def test_a_file_vouches_for_as_much_as_its_key(keyed: Keyed) -> None:
 
 
 def test_who_may_not_write_may_not_upload_and_who_may_not_read_sees_none(keyed: Keyed) -> None:
-    reads = keyed.make("reads", "--user", "split", "--can", "memory:read:own")["secret"]
-    writes = keyed.make("writes", "--user", "split", "--can", "memory:write")["secret"]
+    reads = keyed.make("shelf-reads", "--user", "shelf-split", "--can", "memory:read:own")["secret"]
+    writes = keyed.make("shelf-writes", "--user", "shelf-split", "--can", "memory:write")["secret"]
     assert upload(keyed, reads)["error"]["code"] == "capability_missing"
     assert upload(keyed, writes)["upload"]["status"] == "done"
     assert keyed.own(writes, "GET", "/memory/v1/documents")["error"]["code"] == "capability_missing"
@@ -68,8 +66,8 @@ def test_who_may_not_write_may_not_upload_and_who_may_not_read_sees_none(keyed: 
 
 
 def test_what_is_above_a_ceiling_looks_like_what_is_not_there(keyed: Keyed) -> None:
-    low = keyed.make("low", "--user", "ceilings")["secret"]
-    high = keyed.make("high", "--user", "ceilings", "--sensitivity-max", "secret")["secret"]
+    low = keyed.make("shelf-low", "--user", "shelf-ceilings")["secret"]
+    high = keyed.make("shelf-high", "--user", "shelf-ceilings", "--sensitivity-max", "secret")["secret"]
     said = upload(keyed, high, sensitivity="confidential")
     assert said["sensitivity"] == "confidential" and listed(keyed, high) == ["guide.md"]
     assert listed(keyed, low) == [] and found(keyed, low) == []
@@ -80,7 +78,7 @@ def test_what_is_above_a_ceiling_looks_like_what_is_not_there(keyed: Keyed) -> N
 
 
 def test_a_token_for_one_conversation_has_documents_of_that_one_alone(keyed: Keyed) -> None:
-    secret = keyed.make("tokens", "--user", "tokens")["secret"]
+    secret = keyed.make("shelf-tokens", "--user", "shelf-tokens")["secret"]
     token = keyed.own(secret, "POST", "/memory/v1/tokens", {"session": "talk", "expires_in_s": 600})["token"]
     assert upload(keyed, token)["error"]["code"] == "scope_denied"
     assert upload(keyed, token, save="session", session="other")["error"]["code"] == "scope_denied"
@@ -92,8 +90,8 @@ def test_a_token_for_one_conversation_has_documents_of_that_one_alone(keyed: Key
 
 
 def test_uploads_and_deletes_leave_audit_rows(keyed: Keyed) -> None:
-    secret = keyed.make("audited", "--user", "audited")["secret"]
-    admin = keyed.make("admin", "--can", "memory:admin")["secret"]
+    secret = keyed.make("shelf-audited", "--user", "shelf-audited")["secret"]
+    admin = keyed.make("shelf-admin", "--can", "memory:admin")["secret"]
     said = upload(keyed, secret)
     keyed.own(secret, "DELETE", f"/memory/v1/documents/{said['id']}")
     for action in ("document.upload", "document.delete"):
