@@ -30,7 +30,7 @@ class KeepsArtifacts(Protocol):
         bytes_max: int,
         now: datetime,
         note: Note,
-        seen: Callable[[Artifact], bool] = ...,
+        seen: Callable[[Artifact], bool],
     ) -> tuple[Artifact, bool]:
         """Keep one, or give the newest that has these bytes and is `seen`. Raises TooLarge."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal, Protocol
+from typing import Protocol
 from uuid import UUID
 
 from memory.audit import Note
@@ -15,8 +15,7 @@ from memory.model import Scope
 from memory.ports import TokenCounter
 from memory.read.restore import Restorer
 from memory.stored import Page
-
-Order = Literal["desc", "asc"]
+from proxy.api.paging import Order
 
 
 class KeepsCheckpoints(Protocol):

@@ -28,7 +28,7 @@ class KeepsEntities(Protocol):
         *,
         now: datetime,
         note: Note,
-        seen: Seen = ...,
+        seen: Seen,
     ) -> Entity:
         """Keep one. Raises Conflict, which names another where that is `seen`, TooLarge."""
 
@@ -42,7 +42,7 @@ class KeepsEntities(Protocol):
         *,
         now: datetime,
         note: Note,
-        seen: Seen = ...,
+        seen: Seen,
     ) -> Entity:
         """The next version. Raises NotFound, Conflict, as `add`."""
 
@@ -55,7 +55,7 @@ class KeepsEntities(Protocol):
         *,
         now: datetime,
         note: Note,
-        seen: Seen = ...,
+        seen: Seen,
     ) -> Entity:
         """Both are one. Raises NotFound, Conflict, which names a circle where its ties are `seen`."""
 
@@ -88,7 +88,7 @@ class KeepsEntities(Protocol):
         *,
         now: datetime,
         note: Note,
-        seen: Seen = ...,
+        seen: Seen,
     ) -> Relationship:
         """Tie two. Raises NotFound, Conflict, as `merge`."""
 
@@ -99,7 +99,7 @@ class KeepsEntities(Protocol):
         *,
         now: datetime,
         note: Note,
-        may: Callable[[Sensitivity], None] = ...,
+        may: Callable[[Sensitivity], None],
     ) -> None:
         """Tie them no more, where `may` raises nothing of its label. Raises NotFound."""
 

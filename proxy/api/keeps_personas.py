@@ -40,7 +40,7 @@ class KeepsPersonas(Protocol):
     ) -> Persona:
         """Bring it back. Raises NotFound, Conflict, TooLarge."""
 
-    async def one(self, scope: Scope, name: str, *, seen: Callable[[Sensitivity], bool] = ...) -> Persona:
+    async def one(self, scope: Scope, name: str, *, seen: Callable[[Sensitivity], bool]) -> Persona:
         """A persona. Raises NotFound, which says when it was deleted where its label is `seen`."""
 
     async def all_of(self, scope: Scope) -> Sequence[Persona]:

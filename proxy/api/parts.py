@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 from uuid import UUID
 
 import numpy as np
@@ -34,6 +34,7 @@ from memory.stored import (
     StoredTurn,
 )
 from memory.telemetry import Metrics
+from memory.write.hand_off import Where
 from memory.write.windows import TextTokenizer
 from policies.redaction import Redacted
 from policies.working import WorkingContext
@@ -42,6 +43,7 @@ from proxy.api.keeps_checkpoints import CheckpointParts
 from proxy.api.keeps_entities import KeepsEntities
 from proxy.api.keeps_personas import KeepsPersonas
 from proxy.api.keeps_tasks import KeepsTasks
+from proxy.api.paging import Order
 from proxy.api.parts_documents import DocumentParts, ReadsPreferences
 from proxy.api.tool_record import ToolRecords
 from proxy.app import Door
@@ -50,8 +52,6 @@ from proxy.outside import LooksOutside
 from proxy.passages import Passages
 from proxy.readiness import Readiness
 from proxy.what_if import WhatIf
-
-Order = Literal["desc", "asc"]
 
 
 class Records(Protocol):
@@ -110,7 +110,7 @@ class Records(Protocol):
         change: MemoryChange,
         now: datetime,
         *,
-        note: Note | None = None,
+        note: Note,
     ) -> MemoryRecord:
         """The next version. Raises NotFound, Conflict."""
 
@@ -125,8 +125,8 @@ class Records(Protocol):
         memory_id: UUID,
         now: datetime,
         *,
-        note: Note | None = None,
-        may: Callable[[MemoryRecord], None] = ...,
+        note: Note,
+        may: Callable[[MemoryRecord], None],
     ) -> MemoryRecord:
         """Show it again, where `may` raises nothing. Raises NotFound."""
 
@@ -191,7 +191,7 @@ class ImportProgresses(Protocol):
 class TakesChunks(Protocol):
     """Keeps lines of an import durably."""
 
-    async def import_chunk(self, chunk: ImportChunk) -> Literal["queue", "spool", "none"]:
+    async def import_chunk(self, chunk: ImportChunk) -> Where:
         """Where the chunk is now; `none` is not durable. Raises StoreUnavailable while no key is at hand."""
 
 
@@ -220,9 +220,9 @@ class WorksOn(Protocol):
 class Depths(Protocol):
     """How much waits in the durable queue, and what was given up."""
 
-    async def dead_letters(self, limit: int, tenant: UUID | None = None, behind: str | None = None) -> Sequence[Letter]:
-        """The newest dead letters, or those of a tenant, newest first; those behind the one of an id, be it gone.
-        Raises QueueUnavailable.
+    async def dead_letters(self, limit: int, tenant: UUID, behind: str | None = None) -> Sequence[Letter]:
+        """The newest dead letters of a tenant, newest first; those behind the one of an id, be it gone. Raises
+        QueueUnavailable.
         """
 
     async def dead_letter(self, dead_id: str) -> Letter | None:

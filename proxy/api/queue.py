@@ -37,7 +37,7 @@ class WithBackground:
         self._count = count
         self._last = 0
 
-    async def dead_letters(self, limit: int, tenant: UUID | None = None, behind: str | None = None) -> Sequence[Letter]:
+    async def dead_letters(self, limit: int, tenant: UUID, behind: str | None = None) -> Sequence[Letter]:
         """See Depths."""
         return await self._queue.dead_letters(limit, tenant, behind)
 

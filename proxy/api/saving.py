@@ -97,7 +97,7 @@ class Saving:
         holder: Holder,
         asked: CheckpointAsked,
         session: SessionRecord | None,
-        integrity: Integrity = Integrity.USER,
+        integrity: Integrity,
     ) -> tuple[NewCheckpoint, int]:
         """What is to be stored under a new name, and how many parts were left out because of their length."""
         given = asked.model_fields_set
@@ -124,7 +124,7 @@ class Saving:
         """What its next version is to hold."""
         given = asked.model_fields_set
         replaced = _instead_of(given)
-        pieces = await self._given(caller, holder, asked, given)
+        pieces = await self._given(caller, holder, asked, given, Integrity.USER)
         if asked.refresh and session is not None:
             await self._settle()
             pieces += await self._of_session(caller, holder, session, _OF_SESSION - replaced)
@@ -175,7 +175,7 @@ class Saving:
         holder: Holder,
         asked: CheckpointAsked | CheckpointPatch,
         given: Collection[str],
-        integrity: Integrity = Integrity.USER,
+        integrity: Integrity,
     ) -> list[Piece]:
         """What the body says itself, as somebody's words. Raises NotFound, Unprocessable."""
         said: list[tuple[Part, str, str]] = []
