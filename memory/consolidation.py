@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 from uuid import UUID
 
 from memory.config import Settings
+from memory.model import Kind
 from policies.lifetime import UNDO_DAYS, DaysOf, ended_before, whole_months_before
 
 Step = Literal[
@@ -85,8 +86,7 @@ class Terms:
 
 def lives_of(settings: Settings) -> DaysOf:
     """Days that a memory is in answers, by kind."""
-    kinds = ("working", "episodic", "semantic", "procedural", "summary", "document")
-    return {kind: getattr(settings.retention, f"{kind}_days") for kind in kinds}
+    return {kind: getattr(settings.retention, f"{kind}_days") for kind in get_args(Kind)}
 
 
 def terms_of(settings: Settings, now: datetime) -> Terms:

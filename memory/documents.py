@@ -9,6 +9,7 @@ from uuid import UUID
 
 from memory.model import NewMemory, Scope, SealedToken, SessionRef
 from memory.parse.blocks import Block
+from policies.inlining import Inline
 
 COLLECTION: Final = "document"
 """The collection of chunks that the whole scope recalls."""
@@ -17,7 +18,6 @@ OF_SESSION: Final = "session-document"
 ORIGIN: Final = "document"
 ROLE: Final = "document"
 
-Inline = Literal["auto", "always", "never"]
 Status = Literal["waiting", "working", "done", "failed"]
 
 

@@ -35,6 +35,7 @@ Status = Literal["injected", "empty", "off", "degraded"]
 RecordStatus = Status | Literal["tool"]  # a tool's call: what it found was not placed in a prompt of ours
 Reason = Literal["deadline", "store", "embedder", "queue", "ledger", "overflow", "auth", "overload", "error"]
 Rung = Literal["full", "no-rerank", "lexical", "ledger", "none"]
+OnConflict = Literal["error", "update"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +281,7 @@ class ImportChunk:
     chunk: int
     scope: Scope
     trusted: bool
-    on_conflict: Literal["error", "update"]
+    on_conflict: OnConflict
     arrived_at: datetime
     lines: tuple[ImportLine, ...]
     ceiling: str | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Final, Literal
 
-Choice = Literal["auto", "always", "never"]
+Inline = Literal["auto", "always", "never"]
 Way = Literal["inline", "retrieved", "both"]
 
 INLINE_SHARE: Final = 0.5
@@ -19,7 +19,7 @@ CHARS_PER_TOKEN: Final = 4
 """As the estimate of the token counter has it, where the served model's own is not at hand."""
 
 
-def way_of(choice: Choice, chars: int, budget_tokens: int) -> Way:
+def way_of(choice: Inline, chars: int, budget_tokens: int) -> Way:
     """How a document of so many characters is given to the conversation that it was uploaded for. One that is placed
     whole and would not fit is found by its chunks too.
     """

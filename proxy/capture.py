@@ -17,7 +17,7 @@ from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
-from typing import Any, Final, Literal, Protocol
+from typing import Any, Final, Protocol
 from uuid import UUID
 
 from memory import payload
@@ -33,8 +33,8 @@ from memory.ports import Entry
 from memory.read.conversation import Conversation, Conversations
 from memory.read.dropped import Joint
 from memory.telemetry import Metrics, event
+from memory.write.hand_off import Where
 
-Where = Literal["queue", "spool", "none"]
 Known = tuple[Sequence[Digest], Mapping[Digest, Joint]]
 """What a conversation is known by from now on: the digests of an answer, and those of it with the message before it."""
 log = logging.getLogger("memory_proxy.capture")

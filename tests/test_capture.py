@@ -16,8 +16,9 @@ from memory.model import Captured
 from memory.ports import Entry
 from memory.read.conversation import Conversation
 from memory.telemetry import Metrics
+from memory.write.hand_off import Where
 from proxy import capture
-from proxy.capture import Bounds, Capture, Known, Where, within_bounds
+from proxy.capture import Bounds, Capture, Known, within_bounds
 from tests.key_table import Table
 from tests.test_payload import captured
 

@@ -19,7 +19,7 @@ from aiohttp import web
 
 from memory import document_payload
 from memory.audit import noted
-from memory.documents import ChunkRecord, DocumentRecord, FileFacts, Inline, Parsed, Upload
+from memory.documents import ChunkRecord, DocumentRecord, FileFacts, Parsed, Upload
 from memory.envelope import Binding, seal
 from memory.errors import (
     Conflict,
@@ -36,7 +36,7 @@ from memory.ids import new_id
 from memory.model import Scope, SessionRef
 from memory.read.conversation import session_ref
 from policies.gate import Holder, Item
-from policies.inlining import way_of
+from policies.inlining import Inline, way_of
 from policies.labels import Integrity, Sensitivity
 from policies.lifetime import UNDO
 from policies.text import normalised, storable

@@ -15,13 +15,14 @@ from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Final, Literal, Protocol
+from typing import Final, Protocol
 from uuid import UUID
 
 from memory.errors import MemoryProxyFault, QueueUnavailable, StoreUnavailable
 from memory.ids import new_id
-from memory.model import ImportChunk, ImportLine, Scope
+from memory.model import ImportChunk, ImportLine, OnConflict, Scope
 from memory.stored import ImportProgress
+from memory.write.hand_off import Where
 from proxy.api.import_lines import (
     Defaults,
     Derived,
@@ -63,7 +64,7 @@ class Order:
     scope: Scope
     session: str
     trusted: bool
-    on_conflict: Literal["error", "update"]
+    on_conflict: OnConflict
     wait: bool
     now: datetime
     hide: Callable[[str], str] = str
@@ -141,7 +142,7 @@ class ImportRun:
         self._errors: deque[tuple[int, str]] = deque()
         self._told: set[int] = set()
         self._seen = 0  # chunks, from the first on, whose bad lines are told
-        self._handing_over: set[asyncio.Task[Literal["queue", "spool", "none"]]] = set()
+        self._handing_over: set[asyncio.Task[Where]] = set()
         self.counts = Counts()
         self.stopped = False
 
@@ -287,14 +288,14 @@ class ImportRun:
         self.counts.accepted += len(lines)
         self._settle()
 
-    async def _shielded(self, chunk: ImportChunk) -> Literal["queue", "spool", "none"]:
+    async def _shielded(self, chunk: ImportChunk) -> Where:
         """The hand-off, which a client that leaves does not cut short."""
         task = asyncio.create_task(self._handed_over(chunk))
         self._handing_over.add(task)
         task.add_done_callback(self._handing_over.discard)
         return await asyncio.shield(task)
 
-    async def _handed_over(self, chunk: ImportChunk) -> Literal["queue", "spool", "none"]:
+    async def _handed_over(self, chunk: ImportChunk) -> Where:
         return await self._tools.capture.import_chunk(chunk)
 
     async def _wait_for_room(self) -> None:

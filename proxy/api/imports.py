@@ -9,13 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from functools import partial
-from typing import Any, Final, Literal
+from typing import Any, Final
 from uuid import UUID
 
 from aiohttp import StreamReader, web
 
 from memory.errors import MemoryInvalid, ScopeDenied
 from memory.ids import new_id
+from memory.model import OnConflict
 from policies.gate import Item
 from policies.labels import Sensitivity
 from proxy.api.answers import dumped
@@ -130,7 +131,7 @@ def _wait(raw: str) -> bool:
     return raw == "true"
 
 
-def _on_conflict(raw: str) -> Literal["error", "update"]:
+def _on_conflict(raw: str) -> OnConflict:
     if raw == "error":
         return "error"
     if raw == "update":

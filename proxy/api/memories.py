@@ -18,7 +18,7 @@ from aiohttp import web
 
 from memory.audit import Note, noted
 from memory.errors import MemoryInvalid, NotFound, Unprocessable
-from memory.model import Scope
+from memory.model import Kind, Scope
 from memory.stored import MemoryChange, MemoryRecord
 from memory.write.windows import dated
 from policies.gate import Holder, Item
@@ -40,13 +40,13 @@ from proxy.api.asking import (
 from proxy.api.attributes import checked, cleaned, require_not_of_record, words_of
 from proxy.api.paging import PARAMETERS, page_of
 from proxy.api.parts import OwnParts
-from proxy.api.schemas import KindName, MemoryChanged, MemoryDeleted, MemoryList, MemoryPatch, MemorySaid
+from proxy.api.schemas import MemoryChanged, MemoryDeleted, MemoryList, MemoryPatch, MemorySaid
 from proxy.api.screening import require_quotable
 from proxy.api.sessions import Labels
 from proxy.api.vectors import vectors_of, windows_of
 from proxy.gated import may_bring_back, readable, require_readable, require_writable
 
-_KINDS: Final = get_args(KindName)
+_KINDS: Final = get_args(Kind)
 _LISTED_BY: Final = PARAMETERS | {"kind", "session", "due"}
 
 

@@ -8,11 +8,12 @@ specification.
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
+from memory.model import Kind
 from proxy.api import schemas, schemas_forget, schemas_replay
 from proxy.api.call import ADMISSION, BODY, CALLER, ERRORS, JSON, Call
 from proxy.api.calls_artifacts import ARTIFACT_CALLS
@@ -464,7 +465,7 @@ _PARAMETERS: Final = {
     "kind": _parameter(
         "query",
         "kind",
-        {"enum": ["working", "episodic", "semantic", "procedural", "summary", "document"]},
+        {"enum": list(get_args(Kind))},
         "Only memories of this kind.",
     ),
     "session": _parameter("query", "session", _LABEL, "Only what belongs to this conversation."),

@@ -11,6 +11,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
+from memory.audit import Decision
+from memory.model import Kind
+from memory.shared import SharedTo
+from policies.cascade import Visibility
 from proxy.api.asking import to_rfc3339
 from proxy.api.cited import DocumentCited
 from proxy.api.working import WorkingSaid
@@ -19,7 +23,6 @@ from proxy.identity import TIME, rfc3339
 QUERY_CHARS_MAX = 100_000
 CONTENT_CHARS_MAX = 500_000
 
-KindName = Literal["working", "episodic", "semantic", "procedural", "summary", "document"]
 SensitivityName = Literal["public", "internal", "confidential", "secret"]
 ValidationStatus = Literal["unreviewed", "confirmed", "disputed", "rejected"]
 
@@ -87,7 +90,7 @@ class SearchAsked(Asked):
 
     query: str = Field(min_length=1, max_length=QUERY_CHARS_MAX, description="The question, in words.")
     k: int = Field(default=10, ge=1, le=200, description="Candidates wanted.")
-    kinds: list[KindName] | None = Field(
+    kinds: list[Kind] | None = Field(
         default=None, min_length=1, description="Kinds to search; without it episodic, semantic, procedural, document."
     )
     session: str | None = Field(default=None, min_length=1, max_length=256, description="Only this conversation.")
@@ -104,7 +107,7 @@ class ScopeSaid(Said):
     user: str
     project: str
     agent: str
-    visibility: Literal["own", "user", "project", "tenant"] = "own"
+    visibility: Visibility = "own"
 
 
 class Explained(Said):
@@ -401,7 +404,7 @@ class RetrievalList(Said):
 class ShareAsked(Asked):
     """With whom a memory is shared."""
 
-    to: Literal["project", "tenant"]
+    to: SharedTo
 
 
 class SharedSaid(Said):
@@ -409,7 +412,7 @@ class SharedSaid(Said):
 
     id: str = Field(description="The copy's id.")
     source_id: str
-    to: Literal["project", "tenant"]
+    to: SharedTo
     shared_at: Moment
     shared: bool = Field(description="False where it was shared already.")
 
@@ -418,7 +421,7 @@ class UnsharedSaid(Said):
     """Copies that nobody is shown any more."""
 
     ids: list[str]
-    to: Literal["project", "tenant"]
+    to: SharedTo
     unshared_at: Moment
 
 
@@ -429,7 +432,7 @@ class AuditRowSaid(Said):
     at: Moment
     actor: str = Field(description="The key's id; `open` without keys.")
     action: str
-    decision: Literal["allowed", "refused", "noted"]
+    decision: Decision
     why: str
     ids: list[str]
     detail: dict[str, Any] = Field(description="What a client chose, like a user's name, is an HMAC here.")

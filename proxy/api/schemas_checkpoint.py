@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field
 
+from memory.checkpoints import PartState
 from policies.checkpoint import NAME_CHARS_MAX, Part, name_of
 from proxy.api.schemas import Asked, Moment, Said, SensitivityName, without_defaults
 
@@ -117,7 +118,7 @@ class PartSaid(Said):
     role: str
     integrity: str
     sensitivity: str
-    state: Literal["", "hidden", "quarantined", "rejected", "superseded", "expired"] = Field(
+    state: PartState = Field(
         description="Why no prompt gets it now; empty: it does. In place of what is superseded comes its successor."
     )
     successor: str | None = None

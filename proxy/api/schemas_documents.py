@@ -6,10 +6,11 @@ from typing import Annotated, Literal
 
 from pydantic import Field, WithJsonSchema
 
+from memory.documents import Status
+from policies.inlining import Inline, Way
 from proxy.api.schemas import Asked, Moment, Said, SensitivityName
 
 Binary = Annotated[bytes, WithJsonSchema({"type": "string", "contentMediaType": "application/octet-stream"})]
-InlineName = Literal["auto", "always", "never"]
 
 
 class DocumentAsked(Asked):
@@ -26,7 +27,7 @@ class DocumentAsked(Asked):
     save: Literal["memory", "session"] = Field(
         default="memory", description="memory: the whole scope recalls it. session: that conversation alone."
     )
-    inline: InlineName = Field(
+    inline: Inline = Field(
         default="auto", description="Whether that conversation is given it whole: auto goes by its size."
     )
     sensitivity: SensitivityName = Field(default="internal", description="The label of all that is made of it.")
@@ -36,7 +37,7 @@ class UploadSaid(Said):
     """The last file that was given for a document, and how far it is."""
 
     id: str
-    status: Literal["waiting", "working", "done", "failed"]
+    status: Status
     reason: str | None = Field(description="Why it failed.")
     media_type: str
     bytes: int
@@ -64,10 +65,8 @@ class DocumentSaid(Said):
     chunks: int
     save: Literal["memory", "session"]
     session: str | None = Field(description="The conversation that it was given in.")
-    inline: InlineName
-    given: Literal["inline", "retrieved", "both"] = Field(
-        description="What `inline` comes to by its size: whole, by what is found of it, or both."
-    )
+    inline: Inline
+    given: Way = Field(description="What `inline` comes to by its size: whole, by what is found of it, or both.")
     integrity: str
     sensitivity: str
     created_at: Moment
@@ -79,7 +78,7 @@ class UploadTaken(Said):
     """How far a file is that somebody gave who may not read."""
 
     id: str
-    status: Literal["waiting", "working", "done", "failed"]
+    status: Status
     reason: str | None = Field(description="Why it failed.")
 
 

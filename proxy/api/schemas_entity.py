@@ -3,28 +3,22 @@
 from __future__ import annotations
 
 from math import isfinite
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from policies.entity import ALIASES_MAX, NAME_CHARS_MAX, NOTES_CHARS_MAX, PROPERTIES_MAX, PROPERTY, VALUE_CHARS_MAX
+from memory.entities import Happening
+from policies.entity import (
+    ALIASES_MAX,
+    NAME_CHARS_MAX,
+    NOTES_CHARS_MAX,
+    PROPERTIES_MAX,
+    PROPERTY,
+    VALUE_CHARS_MAX,
+    Type,
+)
 from proxy.api.schemas import Asked, Moment, Said, SensitivityName, without_defaults
 
-TypeName = Literal[
-    "person",
-    "animal",
-    "organisation",
-    "place",
-    "project",
-    "repository",
-    "host",
-    "service",
-    "file",
-    "product",
-    "event",
-    "other",
-]
-What = Literal["learnt", "added", "changed", "merged", "took", "split", "gave", "deleted", "undeleted"]
 Name = Annotated[str, Field(min_length=1, max_length=NAME_CHARS_MAX)]
 Names = Annotated[list[Name], Field(max_length=ALIASES_MAX)]
 Key = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
@@ -66,7 +60,7 @@ class EntityAsked(Asked):
     """A person or a thing to keep."""
 
     name: Name = Field(description="What it is called.")
-    type: TypeName
+    type: Type
     aliases: Names = Field(default_factory=list, description="What else it is called.")
     properties: Properties = Field(default_factory=dict, description="What is known of it: texts, numbers, truths.")
     facets: dict[str, str] = Field(default_factory=dict, max_length=8, description=_FACETS)
@@ -81,7 +75,7 @@ class EntityPatch(Asked):
     model_config = ConfigDict(json_schema_extra=without_defaults)
 
     name: Name = ""
-    type: TypeName = "other"
+    type: Type = "other"
     aliases: Names = Field(default_factory=list)
     properties: Properties = Field(default_factory=dict)
     facets: dict[str, str] = Field(default_factory=dict, max_length=8, description=_FACETS)
@@ -94,7 +88,7 @@ class EntitySaid(Said):
 
     id: str
     version: int
-    type: TypeName
+    type: Type
     name: str
     aliases: list[str] = Field(description="By hand, by facts, and of those merged into it.")
     properties: dict[str, Value]
@@ -129,7 +123,7 @@ class EntityStepSaid(Said):
     """A change of one."""
 
     version: int
-    what: What
+    what: Happening
     other: str | None = Field(description="The one it was merged into or split from, or that it took or gave back.")
     actor: str = Field(description="The key's id, `open` without keys, `worker` where it was learnt.")
     at: Moment

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
-from policies.task import TITLE_CHARS_MAX, WORDS_CHARS_MAX
+from policies.task import TITLE_CHARS_MAX, WORDS_CHARS_MAX, Status
 from proxy.api.schemas import Asked, Moment, Said, SensitivityName, without_defaults
 from proxy.api.schemas_checkpoint import Name
 
-StatusName = Literal["queued", "running", "blocked", "validating", "done", "failed", "cancelled"]
 Title = Annotated[str, Field(min_length=1, max_length=TITLE_CHARS_MAX)]
 Words = Annotated[str, Field(max_length=WORDS_CHARS_MAX)]
 _NEEDS = "What is to be done first: ids of tasks, or names of others in this body."
@@ -23,7 +22,7 @@ class TaskAsked(Asked):
     name: str | None = Field(
         default=None, min_length=1, max_length=64, description="What others in this body call it in `needs`."
     )
-    status: StatusName = "queued"
+    status: Status = "queued"
     notes: Words = Field(default="", description="What helps to do it.")
     input: Words = Field(default="", description="What it starts from; text, or JSON as text.")
     output: Words = Field(default="", description="What came of it.")
@@ -47,7 +46,7 @@ class TaskPatch(Asked):
     model_config = ConfigDict(json_schema_extra=without_defaults)
 
     title: Title = ""
-    status: StatusName = "queued"
+    status: Status = "queued"
     notes: Words = ""
     input: Words = ""
     output: Words = ""
@@ -60,7 +59,7 @@ class TaskSaid(Said):
 
     id: str
     version: int
-    status: StatusName
+    status: Status
     title: str
     notes: str
     input: str
@@ -94,8 +93,8 @@ class TaskStepSaid(Said):
     """A change of a task."""
 
     version: int
-    was: StatusName | None
-    status: StatusName
+    was: Status | None
+    status: Status
     actor: str = Field(description="The key's id; `open` without keys.")
     at: Moment
 

@@ -7,9 +7,9 @@ from typing import Annotated
 from pydantic import Field
 
 from policies.checkpoint import NAME_CHARS_MAX
-from policies.task import TITLE_CHARS_MAX, WORDS_CHARS_MAX
+from policies.task import TITLE_CHARS_MAX, WORDS_CHARS_MAX, Status
 from proxy.api.schemas import Asked
-from proxy.api.schemas_task import StatusName, TaskDeleted, TaskSaid, TaskStepSaid
+from proxy.api.schemas_task import TaskDeleted, TaskSaid, TaskStepSaid
 from proxy.api.schemas_tools import Id, ToolSaid
 
 TASKS_DEFAULT = 20
@@ -34,7 +34,7 @@ class TaskUpdateArguments(Asked):
 
     task: Id = Field(description="The id of the task, from task_list.")
     version: int = Field(ge=1, description="Its version, from task_list.")
-    status: StatusName | None = Field(default=None, description="Where it stands now; left out, where it stood.")
+    status: Status | None = Field(default=None, description="Where it stands now; left out, where it stood.")
     notes: _Words | None = Field(default=None, description="What helps to do it, in place of what was noted.")
     input: _Words | None = Field(default=None, description="What it starts from, in place of what it was.")
     output: _Words | None = Field(default=None, description="What came of it.")

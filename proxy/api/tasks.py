@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Collection, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import partial
-from typing import Final, get_args
+from typing import Final
 from uuid import UUID
 
 from aiohttp import web
@@ -49,7 +49,6 @@ from proxy.api.memories import version_in
 from proxy.api.paging import PARAMETERS, page_of
 from proxy.api.parts import OwnParts
 from proxy.api.schemas_task import (
-    StatusName,
     TaskAsked,
     TaskDeleted,
     TaskHistorySaid,
@@ -73,7 +72,6 @@ GRAPH_MAX: Final = 1_000
 KIND: Final = "task"
 _READS: Final = "memory:read:own"
 _WRITES: Final = "memory:write"
-_NAMES: Final = frozenset(get_args(StatusName))
 
 
 class TaskCalls:
@@ -360,7 +358,7 @@ def _statuses(given: str | None) -> Sequence[Status]:
     asked = set(given.split(","))
     if "open" in asked:
         asked = asked - {"open"} | OPEN
-    if not asked <= _NAMES:
+    if not asked <= set(STATUSES):
         raise MemoryInvalid(f"status is open or some of {', '.join(STATUSES)}, with commas", param="status")
     return [one for one in STATUSES if one in asked]
 

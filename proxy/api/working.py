@@ -6,11 +6,11 @@ Every text says where it stands: the turn it is of, and its characters in it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from policies.working import Open, Output, Planned, Quote, Recent, WorkingContext
+from policies.working import Asker, Open, OpenKind, Output, Planned, Quote, Recent, WorkingContext
 from policies.working_words import Piece
 
 
@@ -55,15 +55,15 @@ class StepSaid(QuoteSaid):
 class PlanSaid(_Said):
     """Steps that somebody laid out, in order."""
 
-    role: Literal["user", "assistant"]
+    role: Asker
     steps: list[StepSaid]
 
 
 class OpenSaid(QuoteSaid):
     """A question without its answer, or an order about something that this conversation has not named."""
 
-    kind: Literal["question", "reference"]
-    asked_by: Literal["user", "assistant"]
+    kind: OpenKind
+    asked_by: Asker
 
 
 class CallSaid(_Said):
