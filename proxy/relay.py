@@ -269,7 +269,6 @@ async def pass_through(
     request: web.Request,
     upstream: Upstream,
     metrics: Metrics,
-    extra: CIMultiDict[str] | None = None,
     *,
     body: bytes | None = None,
 ) -> web.StreamResponse:
@@ -287,16 +286,14 @@ async def pass_through(
             raise why from None
         raise
     try:
-        return await relay(request, answer, metrics, extra)
+        return await _relay(request, answer, metrics)
     finally:
         answer.close()
 
 
-async def relay(
-    request: web.Request, answer: UpstreamAnswer, metrics: Metrics, extra: CIMultiDict[str] | None = None
-) -> web.StreamResponse:
+async def _relay(request: web.Request, answer: UpstreamAnswer, metrics: Metrics) -> web.StreamResponse:
     """Carry an answer to the client, each chunk as it arrives. Cuts the client when the upstream dies midway."""
-    response = begin(answer, extra)
+    response = begin(answer)
     note(http=answer.status)
     await open_to(request, answer, response)
     passed = 0

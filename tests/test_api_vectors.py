@@ -36,7 +36,7 @@ async def keep_a_record(parts: Any) -> None:
 
 async def save_a_checkpoint(parts: Any) -> None:
     words = Words("notes", "We stopped at the tar.", "user", Integrity.USER, Sensitivity.INTERNAL, (), NOW)
-    await Saving(parts)._remembered(NOW, [words])
+    await Saving(parts)._remembered([words])
 
 
 async def reword_a_memory(parts: Any) -> None:

@@ -90,6 +90,10 @@ class Upstream:
         return self._answer
 
 
+def said(text: str) -> list[dict[str, str]]:
+    return [{"role": "user", "content": text}]
+
+
 async def test_upstream_counts_a_conversation_as_the_model_gets_it() -> None:
     upstream = Upstream({"count": 12, "max_model_len": 8192, "tokens": []})
     tools = [{"type": "function", "function": {"name": "f"}}]
@@ -107,9 +111,9 @@ async def test_upstream_is_asked_once_for_the_same_and_again_for_another() -> No
     upstream = Upstream({"count": 3})
     tokenizer = UpstreamTokenizer(upstream.post_json, cache_entries=2)
     for text in ("a", "a", "b", "a", "c", "a"):
-        assert (await tokenizer.count_text("m", text)).count == 3
-    assert [body["prompt"] for _, body in upstream.asked] == ["a", "b", "c"]
-    await tokenizer.count_text("other", "a")
+        assert (await tokenizer.count_messages("m", said(text))).count == 3
+    assert [body["messages"] for _, body in upstream.asked] == [said("a"), said("b"), said("c")]
+    await tokenizer.count_messages("other", said("a"))
     assert len(upstream.asked) == 4
 
 
@@ -130,7 +134,7 @@ async def test_an_upstream_that_cannot_count_is_one_fault_and_not_remembered(ups
     tokenizer = UpstreamTokenizer(upstream.post_json, timeout_s=0.05)
     for _ in range(2):
         with pytest.raises(TokenizerUnavailable):
-            await tokenizer.count_text("m", "text")
+            await tokenizer.count_messages("m", said("text"))
     assert len(upstream.asked) == 2
 
 
@@ -144,8 +148,8 @@ async def test_a_count_that_much_hangs_on_may_take_longer() -> None:
 async def test_lone_surrogates_are_counted_not_refused() -> None:
     upstream = Upstream({"count": 2})
     tokenizer = UpstreamTokenizer(upstream.post_json)
-    assert (await tokenizer.count_text("m", "a\ud800")).count == 2
-    assert upstream.asked[0][1]["prompt"] == "a\ufffd"
+    assert (await tokenizer.count_messages("m", said("a\ud800"))).count == 2
+    assert upstream.asked[0][1]["messages"] == said("a\ud800")
 
 
 async def test_counts_come_from_a_server_with_the_route() -> None:
@@ -156,7 +160,6 @@ async def test_counts_come_from_a_server_with_the_route() -> None:
                 return dict(await answer.json())
 
         tokenizer = UpstreamTokenizer(post_json, timeout_s=20)
-        text = await tokenizer.count_text("fake", PROSE)
-        conversation = await tokenizer.count_messages("fake", [{"role": "user", "content": PROSE}])
-    assert conversation.count > text.count > 0
+        conversation = await tokenizer.count_messages("fake", said(PROSE))
+    assert conversation.count > 0
     assert conversation.max_model_len is not None

@@ -141,10 +141,6 @@ class UpstreamTokenizer:
         self._cache_entries = cache_entries
         self._cache: OrderedDict[bytes, PromptTokens] = OrderedDict()
 
-    async def count_text(self, model: str, text: str) -> PromptTokens:
-        """Tokens of a bare text, no special tokens added. Raises TokenizerUnavailable."""
-        return await self._ask({"model": model, "prompt": sayable(text), "add_special_tokens": False})
-
     async def count_messages(
         self,
         model: str,
@@ -152,17 +148,12 @@ class UpstreamTokenizer:
         *,
         tools: Sequence[Mapping[str, Any]] | None = None,
         chat_template_kwargs: Mapping[str, Any] | None = None,
-        add_generation_prompt: bool = True,
         within_s: float | None = None,
     ) -> PromptTokens:
         """Tokens of a conversation as the model gets it, template and tools included; `within_s` where another bound
         than everybody's holds. Raises TokenizerUnavailable.
         """
-        body: dict[str, Any] = {
-            "model": model,
-            "messages": list(messages),
-            "add_generation_prompt": add_generation_prompt,
-        }
+        body: dict[str, Any] = {"model": model, "messages": list(messages), "add_generation_prompt": True}
         if tools:
             body["tools"] = list(tools)
         if chat_template_kwargs:

@@ -121,7 +121,7 @@ class Erasing:
         if job.step == "deleted":
             job = await self._make_anew(job, fence)
         if job.step == "rebuilt":
-            job = await self._lock_away(job, target, fence)
+            job = await self._lock_away(job, fence)
         await self._end(job, target, known, fence)
         return await self._store.get(tenant, erasure_id)
 
@@ -174,7 +174,7 @@ class Erasing:
             job = await self._store.get(job.tenant_id, job.erasure_id) or job  # with what was counted
         return await self._advance(job, "rebuilt", {}, fence)
 
-    async def _lock_away(self, job: Job, target: Target, fence: int) -> Job:
+    async def _lock_away(self, job: Job, fence: int) -> Job:
         """What is sealed can be read no more, and what the model server has cached is met no more."""
         shredded = await self._shred(job)
         job = await self._counted(job, {"personal_tokens": await self._store.drop_unsaid_tokens(job)}, fence)

@@ -11,7 +11,6 @@ import asyncio
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import partial
 from typing import Final
 from uuid import UUID
@@ -392,7 +391,7 @@ class Saving:
         pieces = [self._unless_there(piece, same) for piece in pieces]
         wanted = in_order(list({piece.key: piece for piece in reversed(pieces)}.values())[::-1])
         kept = self._within_bounds(wanted, trim)
-        made = await self._remembered(caller.now, [one.words for one in kept if one.words is not None])
+        made = await self._remembered([one.words for one in kept if one.words is not None])
         parts = []
         for piece in kept:
             if piece.words is not None:
@@ -431,7 +430,7 @@ class Saving:
             )
         return kept
 
-    async def _remembered(self, now: datetime, words: Sequence[Words]) -> list[NewMemory]:
+    async def _remembered(self, words: Sequence[Words]) -> list[NewMemory]:
         """Words as memories, embedded. Raises StoreUnavailable."""
         windows = [await windows_of(self._parts.windows, one.text) for one in words]
         texts = [

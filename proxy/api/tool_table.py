@@ -6,7 +6,6 @@ their order and their bytes are fixed: a test holds them by their digest, and a 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -203,14 +202,14 @@ TOOLS: Final = (
 )
 
 
-def openai_definitions(tools: Iterable[Tool] = TOOLS) -> list[dict[str, Any]]:
+def openai_definitions() -> list[dict[str, Any]]:
     """The table as `tools` of a chat completion."""
     return [
         {
             "type": "function",
             "function": {"name": tool.name, "description": tool.description, "parameters": tool.schema},
         }
-        for tool in tools
+        for tool in TOOLS
     ]
 
 

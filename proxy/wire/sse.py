@@ -119,29 +119,26 @@ class LastByteHold:
 
 @dataclass(frozen=True, slots=True)
 class SseEvent:
-    """One event: its type ("message" when not named), data lines joined by a line feed, the last id seen so far."""
+    """One event: its type ("message" when not named) and its data lines, joined by a line feed."""
 
     event: str
     data: str = field(repr=False)
-    last_event_id: str = ""
-    retry_ms: int | None = None
 
 
 class SseParser:
-    """Events of a stream by the WHATWG rules. An event that no blank line ended is not an event.
+    """Events of a stream by the WHATWG rules, but for ids and waiting times, which nobody here asks for. An event that
+    no blank line ended is not an event.
 
     Keeps the unfinished event in memory without a bound of its own: the caller bounds the stream.
     """
 
-    __slots__ = ("_data", "_decoder", "_event", "_last_id", "_line", "_retry_ms", "_skip_line_feed", "_started")
+    __slots__ = ("_data", "_decoder", "_event", "_line", "_skip_line_feed", "_started")
 
     def __init__(self) -> None:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._line: list[str] = []
         self._data: list[str] = []
         self._event = ""
-        self._last_id = ""
-        self._retry_ms: int | None = None
         self._skip_line_feed = False
         self._started = False
 
@@ -181,18 +178,12 @@ class SseParser:
             self._data.append(value)
         elif name == "event":
             self._event = value
-        elif name == "id":
-            if "\0" not in value:
-                self._last_id = value
-        elif name == "retry" and value.isascii() and value.isdigit():
-            self._retry_ms = int(value[:18])
 
     def _dispatch(self) -> SseEvent | None:
         if not self._data:
             self._event = ""
             return None
-        event = SseEvent(self._event or "message", "\n".join(self._data), self._last_id, self._retry_ms)
+        event = SseEvent(self._event or "message", "\n".join(self._data))
         self._data = []
         self._event = ""
-        self._retry_ms = None
         return event

@@ -254,12 +254,11 @@ async def replace_memories(
     *,
     event_of: Mapping[UUID, UUID],
     changed_version: int,
-    model: str | None,
     embeddings: Query,
 ) -> None:
     """Next versions of (memory id, new version number, memory); the old ones end now. Sources add up."""
     await tx.run_many("close_version", ((place.tenant, memory_id, place.now) for memory_id, _, _ in replaced))
-    await _store_versions(tx, place, replaced, model=model, embeddings=embeddings)
+    await _store_versions(tx, place, replaced, model=None, embeddings=embeddings)
     points = ((place.tenant, memory_id, version, changed_version) for memory_id, version, _ in replaced)
     await tx.run_many("point_memory", points)
     reasons = ((place.tenant, memory_id, memory.quarantine or None, place.now) for memory_id, _, memory in replaced)

@@ -401,7 +401,6 @@ class ConsolidateStore(ToldStore):
                     [(old.memory_id, old.version + 1, batch.as_judged(memory, known["validation_status"]))],
                     event_of={},
                     changed_version=version,
-                    model=None,
                     embeddings=self._add_embedding,
                 )
             await _note_change(tx, tenant, lead, "summaries", 1)

@@ -124,19 +124,15 @@ class ImportStore:
         lane: str,
         fence: int,
         now: datetime,
-        refused: Sequence[LineConflict] = (),
         digests: Digests = _NOTHING_FORGOTTEN,
         cleaned_by: str = "",
         tokens: Sequence[SealedToken] = (),
     ) -> tuple[Committed, tuple[LineConflict, ...]]:
-        """Store a chunk. `refused` are lines the law held back; lines in neither list are known and count as done.
-
-        Returns also the lines that failed, the refused ones included.
-        """
+        """Store a chunk; lines that are not in the list are known and count as done. Also the lines that failed."""
         scope, tenant = chunk.scope, chunk.scope.tenant
         scope_id = await batch.scope_unless_forgotten(self._database, self._scopes, scope, digests, chunk.arrived_at)
         if scope_id is None:
-            return Committed(ScopeId(0), 0, 0, False, len(items)), (*refused, *_all_forgotten(items))
+            return Committed(ScopeId(0), 0, 0, False, len(items)), _all_forgotten(items)
         place = Place(tenant, scope_id, subject_id, chunk.exchange_id, now)
         try:
             async with self._database.transaction(tenant, [scope_id], within_ms=batch.COMMIT_MS) as tx:
@@ -147,13 +143,12 @@ class ImportStore:
                     return Committed(scope_id, version, 0, True), tuple(map(_error, known["errors"]))
                 since = {place.exchange_id: chunk.arrived_at}
                 if (await batch.forgotten(tx, place, Digests(digests.scope), since)).all_of_it:
-                    return Committed(scope_id, 0, 0, False, len(items)), (*refused, *_all_forgotten(items))
+                    return Committed(scope_id, 0, 0, False, len(items)), _all_forgotten(items)
                 await tx.run("add_subject", tenant, subject_id, scope.user, now)
                 await cleaned(tx, place, cleaned_by, tokens)
-                committed, conflicts = await _Storing(tx, place, chunk, self._embeddings, self._budgets).store(
+                committed, failed = await _Storing(tx, place, chunk, self._embeddings, self._budgets).store(
                     items, digests
                 )
-                failed = (*refused, *conflicts)
                 errors = [{"line": one.line, "error": one.error} for one in failed]
                 done = len(chunk.lines) - len(failed)
                 row = (tenant, chunk.import_id, chunk.chunk, chunk.exchange_id, scope_id, done, len(failed))
@@ -164,8 +159,8 @@ class ImportStore:
             raise
 
 
-def _all_forgotten(items: Sequence[ImportItem]) -> list[LineConflict]:
-    return [LineConflict(item.line, _FORGOTTEN) for item in items]
+def _all_forgotten(items: Sequence[ImportItem]) -> tuple[LineConflict, ...]:
+    return tuple(LineConflict(item.line, _FORGOTTEN) for item in items)
 
 
 class _Storing:
@@ -181,7 +176,7 @@ class _Storing:
         self._chunk = chunk
         self._embeddings = embeddings
 
-    async def store(self, items: Sequence[ImportItem], digests: Digests) -> tuple[Committed, list[LineConflict]]:
+    async def store(self, items: Sequence[ImportItem], digests: Digests) -> tuple[Committed, tuple[LineConflict, ...]]:
         """The steps, in the order of locks: sessions, turns, scope version, memories."""
         tx, place = self._tx, self._place
         # A date to come is no later than the line came.
@@ -208,7 +203,7 @@ class _Storing:
                 await tx.run("advance_session", place.tenant, session.session_id, seq, tip, at)
         counts = (len(gone.items), born, dropped, learnt, held)
         done = Committed(ScopeId(place.scope_id), version, len(numbered.new), False, *counts)
-        return done, lines.conflicts
+        return done, tuple(lines.conflicts)
 
     async def _memories_of(self, event_ids: Collection[UUID]) -> dict[UUID, Any]:
         """What these turns are remembered as, by their id."""
@@ -398,7 +393,6 @@ class _Storing:
             replaced,
             event_of=lines.event_of(),
             changed_version=version,
-            model=None,
             embeddings=self._embeddings.add,
         )
         times = [*((one, place.now) for one in hidden), *((one, None) for one in shown)]

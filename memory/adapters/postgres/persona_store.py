@@ -45,25 +45,16 @@ def everybody(_: Sensitivity) -> bool:
 class PersonaStore:
     """The personas of one store. `embeddings` is the table that their vectors go to."""
 
-    def __init__(
-        self,
-        database: Database,
-        scopes: Scopes,
-        embeddings: str,
-        audit: AuditLog,
-        *,
-        ids: Callable[[], UUID] = new_id,
-    ) -> None:
+    def __init__(self, database: Database, scopes: Scopes, embeddings: str, audit: AuditLog) -> None:
         self._database = database
         self._scopes = scopes
         self._audit = audit
         self._add_embedding = database.queries["add_embedding"].of_table(embeddings)
-        self._ids = ids
 
     async def save(self, scope: Scope, subject_id: UUID, new: NewPersona, *, now: datetime, note: Note) -> Persona:
         """Keep it under its name. Raises Conflict where the name is taken, TooLarge."""
         scope_id, witness = await self._scopes.ensure(scope), await self._audit.witness(note)
-        place = Place(scope.tenant, scope_id, subject_id, self._ids(), now)
+        place = Place(scope.tenant, scope_id, subject_id, new_id(), now)
         async with acting(self._database, scope.tenant, scope_id, witness) as (tx, changed):
             await _require_room(tx, scope, scope_id)
             await add_own_memory(

@@ -299,7 +299,6 @@ class WriteStore:
                     [(known, number, batch.as_judged(memory, standing["validation_status"]))],
                     event_of={},
                     changed_version=version,
-                    model=None,
                     embeddings=self._add_embedding,
                 )
             await tx.run(
