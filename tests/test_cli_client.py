@@ -679,6 +679,18 @@ def test_a_list_in_which_nothing_is_says_so(words: tuple[str, ...], capsys: pyte
     assert capsys.readouterr() == ("none yet\n", "")
 
 
+@pytest.mark.parametrize("words", [("search", "boat"), ("tasks", "list"), ("documents", "list"), ("replay", "r")])
+def test_nor_does_an_answer_as_it_is_which_stays_the_same_json(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = {"data": [{"said": f"{STEERS} \x7f \ud800 Žiga"}], "identical": True, "sha256_sent": "1"}
+    with answering(whole(answer)) as url:
+        assert main([*words, "--json", "--url", url]) == 0
+    shown = capsys.readouterr().out
+    assert json.loads(shown) == answer and "Žiga" in shown
+    assert shown.encode() and not {"\x1b", "\x07", "\x9b", "\x7f"} & set(shown)
+
+
 def test_a_title_makes_no_row_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
     """An agent writes titles; a person reads the list."""
     tasks = [{**TASK, "title": "Mend the roof\n2  done       Pay the bill"}, {**TASK, "id": "3", "title": "Sail"}]

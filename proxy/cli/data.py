@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
 import sys
 import time
@@ -15,7 +14,7 @@ from typing import IO, Any
 from proxy.cli import why
 from proxy.cli.chat_words import printable
 from proxy.cli.client import CallFailed, Client, quoted
-from proxy.cli.shown import NONE, say_more, show, show_all
+from proxy.cli.shown import NONE, say_more, show, show_all, show_json
 from proxy.cli.whole_file import whole_file
 
 _TEXT_CHARS = 100
@@ -99,7 +98,7 @@ def run_search(options: argparse.Namespace) -> int:
     asked = {"query": options.query, "k": options.k, "explain": options.explain}
     answer = Client(options).send("POST", "/memory/v1/search", asked)
     if options.json:
-        return _as_json(answer)
+        return show_json(answer)
     if options.explain:
         return _explained(answer)
     show_all(why.found(answer, _chars()))
@@ -119,7 +118,7 @@ def _retrieval(client: Client, retrieval_id: str, *, as_json: bool) -> int:
     """What one request was given, as it was recorded, and why."""
     record = client.get(f"/memory/v1/retrievals/{quoted(retrieval_id)}")
     if as_json:
-        return _as_json(record)
+        return show_json(record)
     show_all(why.record(record))
     return 0
 
@@ -130,11 +129,11 @@ def run_sessions(options: argparse.Namespace) -> int:
     client = Client(options)
     if options.session is None:
         answer = client.get("/memory/v1/sessions", {"limit": options.limit})
-        return _as_json(answer) if options.json else _table(answer, answer["data"], ("id", "turns", "last_at"))
+        return show_json(answer) if options.json else _table(answer, answer["data"], ("id", "turns", "last_at"))
     path = f"/memory/v1/sessions/{quoted(options.session)}"
     answer = client.get(path)
     if options.json:
-        return _as_json(answer)
+        return show_json(answer)
     summary, cursor = answer.get("summary"), answer.get("next_cursor")
     _turns(answer)
     while cursor is not None:
@@ -163,7 +162,7 @@ def run_memories(options: argparse.Namespace) -> int:
         rows: list[Mapping[str, Any]] = [
             {**one, "why": one["quarantine_reason"] or one["kind"]} for one in answer["data"]
         ]
-        return _as_json(answer) if options.json else _table(answer, rows, columns)
+        return show_json(answer) if options.json else _table(answer, rows, columns)
     path = f"/memory/v1/memories/{quoted(options.memory)}"
     if options.confirm or options.reject:
         status = "confirmed" if options.confirm else "rejected"
@@ -174,16 +173,11 @@ def run_memories(options: argparse.Namespace) -> int:
         return _done("hidden", client.send("DELETE", path))
     if options.undelete:
         return _done("shown again", client.send("POST", f"{path}/undelete"))
-    return _as_json(client.get(path))
+    return show_json(client.get(path))
 
 
 def _done(what: str, answer: Mapping[str, Any]) -> int:
     show(f"{what}: {answer['id']}")
-    return 0
-
-
-def _as_json(answer: Any) -> int:
-    sys.stdout.write(json.dumps(answer, indent=2, ensure_ascii=False) + "\n")
     return 0
 
 

@@ -6,7 +6,6 @@ Exit codes: 0 done; 1 a file was refused or could not be stored, or the service 
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import sys
 import time
@@ -16,7 +15,7 @@ from typing import Any, Final
 
 from proxy.cli.chat_words import printable
 from proxy.cli.client import CallFailed, Client, quoted
-from proxy.cli.shown import NONE, say_more, show
+from proxy.cli.shown import NONE, say_more, show, show_json
 from proxy.cli.why import short
 
 TEACHES: Final = """\
@@ -142,7 +141,7 @@ def _progress(upload: Mapping[str, Any]) -> str:
 def _list(client: Client, options: argparse.Namespace) -> int:
     answer = client.get(PATH, {"limit": options.limit})
     if options.json:
-        return _as_json(answer)
+        return show_json(answer)
     for one in answer["data"]:
         state = "" if one["upload"]["status"] == "done" else f"  {one['upload']['status']}"
         show(f"{one['id']}  {one['chunks']:5} chunks  {one['media_type']:24.24}  {one['name']}{state}")
@@ -156,7 +155,7 @@ def _show(client: Client, options: argparse.Namespace) -> int:
     path = f"{PATH}/{_id_of(client, options.document)}"
     answer = client.get(path, {"limit": 1000})
     if options.json:
-        return _as_json(answer)
+        return show_json(answer)
     pages = f", {answer['pages']} pages" if answer["pages"] else ""
     show(
         f"{answer['name']}  version {answer['version']}, {answer['media_type']}, {answer['bytes']} bytes{pages}",
@@ -203,8 +202,3 @@ def _all(client: Client) -> Iterator[Mapping[str, Any]]:
         yield from answer["data"]
         if (cursor := answer["next_cursor"]) is None:
             return
-
-
-def _as_json(answer: Any) -> int:
-    sys.stdout.write(json.dumps(answer, indent=2, ensure_ascii=False) + "\n")
-    return 0

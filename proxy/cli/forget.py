@@ -14,7 +14,6 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
 from uuid import UUID
 
 from memory.config import data_dir_of
@@ -26,6 +25,7 @@ from proxy.cli.beside import run_beside
 from proxy.cli.client import CallFailed, Client
 from proxy.cli.forgetting import Planned, forget_by_api, plan_words
 from proxy.cli.serve import settings_of
+from proxy.cli.shown import show_json
 
 TEACHES = """\
 A dry run says what would go; --yes does it. At the logical level (the default) it is gone from every answer, export and
@@ -62,7 +62,7 @@ def _by_api(options: argparse.Namespace, kind: str, value: str) -> int:
         agreed=lambda planned: not options.dry_run and _agreed(options, planned),
         goes_on=lambda step: print(f"\r{step} ", end="", file=sys.stderr),
     )
-    _show(answer)
+    show_json(answer)
     return 0 if not is_receipt or answer["complete"] else 1
 
 
@@ -136,8 +136,3 @@ def _own_keys(options: argparse.Namespace) -> list[str]:
 def _as_caller(options: argparse.Namespace) -> argparse.Namespace:
     names = {"user": options.as_user, "project": options.as_project, "agent": options.as_agent}
     return argparse.Namespace(url=options.url, key=options.key, **names)
-
-
-def _show(answer: Any) -> int:
-    sys.stdout.write(json.dumps(answer, indent=2, ensure_ascii=False) + "\n")
-    return 0

@@ -7,14 +7,13 @@ tokenizer. Exit codes: 0 rebuilt byte for byte, or a what-if was answered; 1 it 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from proxy.cli.become import become
 from proxy.cli.client import CallFailed, Client, quoted
-from proxy.cli.shown import show
+from proxy.cli.shown import show, show_json
 
 TEACHES: Final = """\
   memory-proxy replay ID                             the body as it went, on stdout; whether it is, on stderr
@@ -73,7 +72,7 @@ def _one(options: argparse.Namespace) -> int:
     else:
         answer = client.get(path)
     if options.json:
-        sys.stdout.write(json.dumps(answer, indent=2, ensure_ascii=False) + "\n")
+        show_json(answer)
     elif what_if:
         show(*_difference(answer))
     else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
@@ -10,6 +12,10 @@ from proxy.cli.chat_words import printable
 
 NONE: Final = "none yet"
 """What is said in place of a list in which nothing is."""
+
+
+# What JSON may hold as it is and a terminal acts upon, and half a surrogate pair, which has no form in UTF-8.
+_STEERING: Final = re.compile("[\x7f-\x9f\ud800-\udfff]")
 
 
 def show(*lines: str) -> None:
@@ -25,6 +31,13 @@ def show_rows(rows: Iterable[str]) -> None:
 def show_all(lines: Iterable[str]) -> None:
     """Write them, each with a line end. Whoever said them, a model or a page of the web, moves no cursor."""
     sys.stdout.writelines(f"{printable(line)}\n" for line in lines)
+
+
+def show_json(answer: Any) -> int:
+    """Write an answer as it is, for a program or a person; 0. What steers a terminal is written by its number."""
+    said = json.dumps(answer, indent=2, ensure_ascii=False)
+    sys.stdout.write(_STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", said) + "\n")
+    return 0
 
 
 def say_more(page: Mapping[str, Any]) -> None:

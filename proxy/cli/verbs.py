@@ -10,7 +10,7 @@ from math import isfinite
 from typing import Any, Final
 
 from proxy.cli.client import CallFailed, Client, with_service
-from proxy.cli.shown import NONE, say_more, show_all, show_rows
+from proxy.cli.shown import NONE, say_more, show_all, show_json, show_rows
 
 _TEXTS: Final = frozenset({"show", "caption", "diff"})
 """Verbs that show texts as they are; of the others each line is a thing."""
@@ -60,7 +60,7 @@ def run_verb(options: argparse.Namespace, told: Callable[[str, Mapping[str, Any]
     if answer == {}:  # bytes, which stdout has already
         return 0
     if options.json:
-        sys.stdout.write(json.dumps(answer, indent=2, ensure_ascii=False) + "\n")
+        show_json(answer)
     else:
         (show_all if options.verb in _TEXTS else show_rows)(list(told(options.verb, answer)) or [NONE])
         say_more(answer)
