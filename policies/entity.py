@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, get_args
 from policies.fact_patterns_words import KIN_MANY, KIN_ONE, PETS, as_name, as_object
 from policies.persona import FACETS, LANGUAGES
 from policies.persona import checked as checked_facets
-from policies.text import whole_at
+from policies.text import shortened
 
 Type = Literal[
     "person",
@@ -255,7 +255,7 @@ def statement(told: Told) -> str:
     said += [f"{name.replace('_', ' ').capitalize()}: {value}." for name, value in (told.properties or {}).items()]
     asked = [LANGUAGES[v] if f == "language" else FACETS[f][v] for f, v in (told.facets or {}).items()]
     said += [f"Prefers {', '.join(asked)}."] if asked else []
-    said += [_short(told.notes)] if told.notes else []
+    said += [shortened(told.notes, SHOWN_CHARS_MAX)] if told.notes else []
     return " ".join(said)
 
 
@@ -263,7 +263,3 @@ def related(source: str, type_: str, target: str, properties: Mapping[str, Any] 
     """A relationship as a prompt is given it."""
     more = "; ".join(f"{name.replace('_', ' ')}: {value}" for name, value in (properties or {}).items())
     return f"{source}: {type_.replace('_', ' ')} {target}{f' ({more})' if more else ''}."
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= SHOWN_CHARS_MAX else text[: whole_at(text, 0, SHOWN_CHARS_MAX - 1)].rstrip() + "…"

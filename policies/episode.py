@@ -20,7 +20,7 @@ from policies.brought import own_words
 from policies.fact_talk import told_in
 from policies.sentences import sentence_spans
 from policies.summary import Sentence, extract, in_prose, sentences_of
-from policies.text import SIGNS
+from policies.text import FENCED, SIGNS
 
 Verdict = Literal["success", "failure", "unknown"]
 Why = Literal["user_confirmed", "user_thanked", "user_objected", "tool_failed", "exchange_failed", "answer_cut_off"]
@@ -29,7 +29,6 @@ TaskType = Literal["question", "coding", "writing", "planning", "analysis", "cha
 CHARS_READ_MAX: Final = 4_000
 CALLS_MAX: Final = 128
 _NAME_CHARS: Final = 128
-_FENCE: Final = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +75,7 @@ def calls_in(tool_calls: Any) -> tuple[Call, ...]:
 
 def prose(text: str) -> str:
     """The text without fenced code, at most CHARS_READ_MAX characters of it."""
-    return _FENCE.sub("\n", text[:CHARS_READ_MAX])
+    return FENCED.sub("\n", text[:CHARS_READ_MAX])
 
 
 # ---------------------------------------------------------------- outcome

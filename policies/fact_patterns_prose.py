@@ -15,14 +15,13 @@ from typing import Final
 
 from policies import fact_patterns_elsewhere as elsewhere
 from policies.brought import brought_in
-from policies.text import SIGNS
+from policies.text import FENCED, SIGNS
 
 CHARS_MAX: Final = 6_000
 CHARS_KEPT: Final = 2_000
 SENTENCE_MAX: Final = 700
 COVER: Final = "\ue000"  # private use, no letter, no space: nothing matches across it
 
-_FENCE: Final = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)", re.DOTALL)
 _URL: Final = re.compile(r"\b(?:https?|ftp)://\S+|\bwww\.\S+")
 _LONG_TOKEN: Final = re.compile(r"\S{60,}")
 # Quoted words of more than a title's length, or with somebody's "I" in them, are somebody's words.
@@ -254,7 +253,7 @@ def covered(text: str) -> str:
     """The text, as long as it was, with everything but its speaker's own prose covered and apostrophes made plain."""
     said = re.sub("[\ue000-\ue0ff]", " ", text).replace("’", "'").replace("\r", "\n")
     said = re.sub("[\xa0\u2009\u202f]", " ", said)
-    said = _FENCE.sub(_blank, said)
+    said = FENCED.sub(_blank, said)
     for start, end in brought_in(said):
         said = said[:start] + "\n" * (end - start) + said[end:]
     said = _QUOTED.sub(_quote, _LONG_TOKEN.sub(_cover, _URL.sub(_cover, said)))

@@ -20,14 +20,13 @@ from typing import Final
 
 from policies.fact_patterns_prose import is_prose
 from policies.sentences import sentence_spans
-from policies.text import SIGNED_WORD
+from policies.text import FENCED, SIGNED_WORD
 
 _WORD_CHARS_MIN: Final = 2
 # Scripts without spaces between words: Thai and Lao, kana and Han. A character counts as a word.
 _UNSPACED: Final = re.compile("[\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff]")
 SENTENCES_READ_MAX: Final = 2_000
 _ASSISTANT_SHARE: Final = 0.5  # a guess until issue 4 measures summaries
-_FENCE: Final = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)", re.DOTALL)
 MARKS: Final = " \t*_-•"
 """Marks of Markdown that open prose as well."""
 # Plain words only: "I want" and "I'm trying to" stand in most requests, and would be all of the summary.
@@ -53,7 +52,7 @@ class Sentence:
 
 def sentences_of(text: str, role: str, turn: int) -> list[Sentence]:
     """The sentences of one turn; fenced code and fragments without two words are dropped."""
-    said = _FENCE.sub("\n", text)
+    said = FENCED.sub("\n", text)
     pieces = (said[start:end] for start, end in sentence_spans(said))
     return [Sentence(piece, role, turn) for piece in pieces if len(_words(piece)) >= 2]
 

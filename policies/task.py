@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
-from policies.text import whole_at
+from policies.text import shortened
 
 Status = Literal["queued", "running", "blocked", "validating", "done", "failed", "cancelled"]
 
@@ -52,10 +52,6 @@ def is_told(text: str) -> bool:
 def told(status: Status, title: str, notes: str = "", output: str = "") -> str:
     """A task as a prompt is given it: a statement of how it stands."""
     said = [f"Task ({status}): {title}"]
-    said += [_short(notes)] if notes else []
-    said += [f"Output: {_short(output)}"] if output else []
+    said += [shortened(notes, SHOWN_CHARS_MAX)] if notes else []
+    said += [f"Output: {shortened(output, SHOWN_CHARS_MAX)}"] if output else []
     return "\n".join(said)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= SHOWN_CHARS_MAX else text[: whole_at(text, 0, SHOWN_CHARS_MAX - 1)].rstrip() + "…"

@@ -55,10 +55,17 @@ def whole_at(text: str, low: int, at: int) -> int:
     return place if place > low else at
 
 
+def shortened(text: str, chars_max: int) -> str:
+    """The text, or its beginning and an ellipsis, `chars_max` characters at most."""
+    return text if len(text) <= chars_max else text[: whole_at(text, 0, chars_max - 1)].rstrip() + "…"
+
+
 def _goes_on(char: str) -> bool:
     return char == "\u200d" or "\U0001f3fb" <= char <= "\U0001f3ff" or is_sign(ord(char))
 
 
+FENCED: Final = re.compile(r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)", re.DOTALL)
+"""Code between fences of Markdown, to the end of the text where none closes it."""
 SIGNS: Final = "".join(map(chr, filter(is_sign, chain(range(0x300, 0x1D00), range(0xA800, 0xAC00)))))
 SIGNED_WORD: Final = re.compile(f"[\\w{SIGNS}]+")
 """A word with the signs on its letters, which are no word characters: to \\w+ a word of Hindi is several letters."""

@@ -169,6 +169,14 @@ def parameters(request: web.Request, known: Collection[str]) -> dict[str, str]:
     return found
 
 
+def truth_in(given: Mapping[str, str], name: str, default: bool) -> bool:
+    """What a parameter says of yes or no. Raises MemoryInvalid for what says neither."""
+    raw = given.get(name, "true" if default else "false")
+    if raw not in ("true", "false"):
+        raise MemoryInvalid(f"{name} must be true or false", param=name)
+    return raw == "true"
+
+
 def id_in_path(request: web.Request, what: str) -> UUID:
     """The `{id}` of the path. Raises NotFound for what is no id: it names nothing that exists."""
     return as_id(request.match_info["id"], what)

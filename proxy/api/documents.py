@@ -24,7 +24,6 @@ from memory.envelope import Binding, seal
 from memory.errors import (
     Conflict,
     MemoryConflict,
-    MemoryInvalid,
     NotFound,
     QueueUnavailable,
     Refused,
@@ -41,7 +40,16 @@ from policies.labels import Integrity, Sensitivity
 from policies.lifetime import UNDO
 from policies.text import normalised, storable
 from proxy.api.answers import said
-from proxy.api.asking import Caller, caller_of, holder_for, id_in_path, parameters, session_listed, validated
+from proxy.api.asking import (
+    Caller,
+    caller_of,
+    holder_for,
+    id_in_path,
+    parameters,
+    session_listed,
+    truth_in,
+    validated,
+)
 from proxy.api.forms import read_form
 from proxy.api.memories import version_in
 from proxy.api.paging import PARAMETERS, bad_cursor, page_of
@@ -83,7 +91,7 @@ class Documents:
     async def upload(self, request: web.Request) -> web.Response:
         """Read a file and stage what it says."""
         caller = caller_of(request, self._parts.door, "memory:write")
-        wait = _wait(parameters(request, ("wait",)).get("wait", "false"))
+        wait = truth_in(parameters(request, ("wait",)), "wait", default=False)
         require_writable(holder_of(caller.credential), Item(caller.scope.tenant, Sensitivity.PUBLIC), "scope")
         metrics = self._parts.metrics
         try:
@@ -381,9 +389,3 @@ def document_name(asked: str | None, filename: str) -> str:
 
 def _inline(name: str) -> Inline:
     return "always" if name == "always" else "never" if name == "never" else "auto"
-
-
-def _wait(raw: str) -> bool:
-    if raw not in ("true", "false"):
-        raise MemoryInvalid("wait must be true or false", param="wait")
-    return raw == "true"

@@ -20,7 +20,7 @@ from memory.model import OnConflict
 from policies.gate import Item
 from policies.labels import Sensitivity
 from proxy.api.answers import dumped
-from proxy.api.asking import caller_of, parameters, refuse_encodings
+from proxy.api.asking import caller_of, parameters, refuse_encodings, truth_in
 from proxy.api.exports import NDJSON
 from proxy.api.import_records import RecordTaker
 from proxy.api.import_run import IDLE_S, ImportRun, Order, Tools
@@ -50,7 +50,7 @@ class Import:
             session=caller.ask.session or str(new_id()),
             trusted=caller.credential.can("memory:import:trusted"),
             on_conflict=_on_conflict(given.get("on_conflict", "error")),
-            wait=_wait(given.get("wait", "true")),
+            wait=truth_in(given, "wait", default=True),
             now=caller.now,
             hide=caller.credential.hide,
             ceiling=caller.credential.ceiling.value if caller.credential.ceiling is not None else None,
@@ -123,12 +123,6 @@ async def _tell(run: ImportRun, response: web.StreamResponse, working: set[async
 def _lines(run: ImportRun, last: dict[str, Any]) -> bytes:
     errors = [{"line": line, "error": error} for line, error in run.take_errors()]
     return b"".join(dumped(value) + b"\n" for value in (*errors, last))
-
-
-def _wait(raw: str) -> bool:
-    if raw not in ("true", "false"):
-        raise MemoryInvalid("wait must be true or false", param="wait")
-    return raw == "true"
 
 
 def _on_conflict(raw: str) -> OnConflict:
