@@ -27,6 +27,7 @@ from memory.model import (
     Entry,
     ImportChunk,
     ImportLine,
+    Kind,
     LedgerNode,
     NewMemory,
     Placed,
@@ -253,3 +254,30 @@ def chunk(
         **{**fields, **more},
     )
     return made, items
+
+
+async def key_of(_tenant: UUID) -> bytes:
+    """The key of every tenant's audit chain."""
+    return bytes(32)
+
+
+def record_memory(text: str, kind: Kind, origin: str, attributes: dict[str, Any] | None = None) -> NewMemory:
+    """The memory of a record, in one window."""
+    return NewMemory(
+        memory_id=new_id(),
+        kind=kind,
+        content=text,
+        content_key=b"",
+        role="user",
+        integrity=Integrity.USER,
+        sensitivity=Sensitivity.INTERNAL,
+        origin=origin,
+        importance=0.5,
+        confidence=1.0,
+        occurred_at=T0,
+        extractor_version="test",
+        source_turns=(),
+        windows=((0, len(text)),),
+        vectors=np.full((1, DIM), 0.05, np.float32),
+        attributes=attributes or {},
+    )

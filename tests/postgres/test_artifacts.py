@@ -27,7 +27,7 @@ from memory.ids import new_id
 from memory.model import NewMemory
 from policies.labels import Integrity, Sensitivity
 from policies.lifetime import UNDO
-from tests.postgres.seed import SUBJECT, T0, Stores, exchange, stores
+from tests.postgres.seed import SUBJECT, T0, Stores, exchange, key_of, stores
 from tests.postgres_fixture import DIM, TestDatabase
 
 KEY = DataKey(UUID(int=9), b"k" * 32)
@@ -71,9 +71,6 @@ def marked(done: Sequence[Collected]) -> set[str]:
 async def test_a_deleted_file_counts_and_stays_as_long_as_it_can_be_brought_back(
     postgres: TestDatabase, tmp_path: Path
 ) -> None:
-    async def key_of(_: UUID) -> bytes:
-        return bytes(32)
-
     async with stores(postgres) as made:
         await made.write.commit(exchange(made.scope(), "s", 0), now=T0)
         blobs = DirectoryBlobs(tmp_path)
@@ -146,9 +143,6 @@ class SlowBlobs(DirectoryBlobs):
 async def test_no_row_names_bytes_that_a_slow_removal_takes(
     postgres: TestDatabase, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def key_of(_: UUID) -> bytes:
-        return bytes(32)
-
     monkeypatch.setattr("memory.adapters.postgres.artifact_store.AWAKE_S", 0.1)
     async with stores(postgres, Bounds(idle_in_transaction_ms=400)) as made:
         await made.write.commit(exchange(made.scope(), "s", 0), now=T0)
@@ -211,9 +205,6 @@ class BlockedBlobs(DirectoryBlobs):
 async def test_no_row_names_bytes_that_a_removal_takes_whose_worker_is_ended(
     postgres: TestDatabase, tmp_path: Path
 ) -> None:
-    async def key_of(_: UUID) -> bytes:
-        return bytes(32)
-
     async with stores(postgres) as made:
         await made.write.commit(exchange(made.scope(), "s", 0), now=T0)
         blobs = BlockedBlobs(tmp_path)

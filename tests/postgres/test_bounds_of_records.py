@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-import numpy as np
 import pytest
 
 from memory.adapters.postgres import checkpoint_store, entity_store, persona_store, task_store
@@ -24,14 +23,9 @@ from memory.model import NewMemory
 from memory.personas import NewPersona
 from memory.tasks import NewTask, Task, TaskChange
 from policies.entity import Told
-from policies.labels import Integrity, Sensitivity
 from policies.task import Status
-from tests.postgres.seed import SUBJECT, T0, stores
-from tests.postgres_fixture import DIM, TestDatabase
-
-
-async def key_of(_: UUID) -> bytes:
-    return bytes(32)
+from tests.postgres.seed import SUBJECT, T0, key_of, record_memory, stores
+from tests.postgres_fixture import TestDatabase
 
 
 def unseen(_: Any) -> None:
@@ -40,24 +34,7 @@ def unseen(_: Any) -> None:
 
 
 def memory(text: str) -> NewMemory:
-    return NewMemory(
-        memory_id=new_id(),
-        kind="semantic",
-        content=text,
-        content_key=b"",
-        role="user",
-        integrity=Integrity.USER,
-        sensitivity=Sensitivity.INTERNAL,
-        origin="task",
-        importance=0.5,
-        confidence=1.0,
-        occurred_at=T0,
-        extractor_version="test",
-        source_turns=(),
-        windows=((0, len(text)),),
-        vectors=np.full((1, DIM), 0.05, np.float32),
-        attributes={"title": text},
-    )
+    return record_memory(text, "semantic", "task", {"title": text})
 
 
 async def test_no_more_tasks_are_open_than_may_be_however_one_comes_to_be(

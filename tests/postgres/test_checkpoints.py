@@ -10,7 +10,6 @@ from typing import Any
 from uuid import UUID
 
 import asyncpg
-import numpy as np
 import pytest
 
 from memory.adapters.postgres.audit import AuditLog
@@ -20,13 +19,12 @@ from memory.audit import Note, noted
 from memory.checkpoints import Giving, NewCheckpoint, NewPart
 from memory.errors import Conflict, NotFound, StoreUnavailable
 from memory.ids import new_id
-from memory.model import NewMemory, Scope
+from memory.model import Scope
 from memory.read.conversation import RESTORE
 from memory.read.restore import mark_of, read_mark
 from policies.checkpoint import Part
-from policies.labels import Integrity, Sensitivity
-from tests.postgres.seed import SUBJECT, T0, Stores, exchange, session_of, stores
-from tests.postgres_fixture import DIM, TestDatabase
+from tests.postgres.seed import SUBJECT, T0, Stores, exchange, key_of, record_memory, session_of, stores
+from tests.postgres_fixture import TestDatabase
 
 
 @dataclass(frozen=True)
@@ -47,9 +45,6 @@ class Held:
 
 @pytest.fixture
 async def held(postgres: TestDatabase) -> AsyncIterator[Held]:
-    async def key_of(_: UUID) -> bytes:
-        return bytes(32)
-
     async with stores(postgres) as made:
         await made.write.commit(exchange(made.scope(), "s", 0), now=T0)
         audit = AuditLog(made.database, key_of)
@@ -57,23 +52,7 @@ async def held(postgres: TestDatabase) -> AsyncIterator[Held]:
 
 
 def words(part: Part, text: str) -> NewPart:
-    memory = NewMemory(
-        memory_id=new_id(),
-        kind="working",
-        content=text,
-        content_key=b"",
-        role="user",
-        integrity=Integrity.USER,
-        sensitivity=Sensitivity.INTERNAL,
-        origin="checkpoint",
-        importance=0.5,
-        confidence=1.0,
-        occurred_at=T0,
-        extractor_version="test",
-        source_turns=(),
-        windows=((0, len(text)),),
-        vectors=np.full((1, DIM), 0.05, np.float32),
-    )
+    memory = record_memory(text, "working", "checkpoint")
     return NewPart(part, memory.memory_id, 1, True, memory)
 
 

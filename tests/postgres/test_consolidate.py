@@ -32,7 +32,7 @@ from memory.write.consolidate import Consolidation, Parts, keep_consolidating
 from memory.write.months import Historian
 from memory.write.rebuild import Rebuilder
 from policies.fact import Fact
-from tests.postgres.seed import SUBJECT, T0, Stores, digest, exchange, memory_of, retrieval, stores, vectors
+from tests.postgres.seed import SUBJECT, T0, Stores, digest, exchange, key_of, memory_of, retrieval, stores, vectors
 from tests.postgres.test_facts import DAY, fact, id_of, say, texts
 from tests.postgres_fixture import DIM, TestDatabase
 
@@ -299,7 +299,7 @@ async def test_copies_that_go_with_what_is_erased_leave_the_blocks_of_others(
 ) -> None:
     store = night.stores
     gone, kept = [(await tell(night, text, ends=ends))[0] for text, ends in (("day", T0 + DAY), ("ever", None))]
-    sharing = Sharing(store.database, store.scopes, AuditLog(store.database, _key_of), postgres.embeddings)
+    sharing = Sharing(store.database, store.scopes, AuditLog(store.database, key_of), postgres.embeddings)
     copies = [(await sharing.share(store.scope(), one, to, actor="key", now=T0)).copy_id for one in (gone, kept)]
     near, far = store.scope("bob", "p", "b"), store.scope("eve", "q", "b")
     talks = [await place(night, scope, "talk", *([one] for one in copies)) for scope in (near, far)]
@@ -307,10 +307,6 @@ async def test_copies_that_go_with_what_is_erased_leave_the_blocks_of_others(
     reached = [WITHDRAWN, b"block 1"]
     assert await left(night, talks[0]) == reached
     assert await left(night, talks[1]) == (reached if to == "tenant" else [b"block 0", b"block 1"])
-
-
-async def _key_of(_tenant: UUID) -> bytes:
-    return b"k" * 32
 
 
 async def test_what_a_scope_of_many_conversations_was_given_is_found_in_pages(

@@ -29,34 +29,16 @@ from memory.read.names import Names
 from memory.stored import MemoryChange, Page
 from policies.entity import Told, Type
 from policies.gate import Holder
-from policies.labels import Integrity, Sensitivity
 from proxy.api import export_records
-from tests.postgres.seed import SUBJECT, T0, Stores, stores
+from tests.postgres.seed import SUBJECT, T0, Stores, key_of, record_memory, stores
 from tests.postgres.test_facts import fact, say, shown
-from tests.postgres_fixture import DIM, TestDatabase
+from tests.postgres_fixture import TestDatabase
 
 DAY = timedelta(days=1)
 
 
 def memory(text: str, attributes: dict[str, Any]) -> NewMemory:
-    return NewMemory(
-        memory_id=new_id(),
-        kind="semantic",
-        content=text,
-        content_key=b"",
-        role="user",
-        integrity=Integrity.USER,
-        sensitivity=Sensitivity.INTERNAL,
-        origin="entity",
-        importance=0.5,
-        confidence=1.0,
-        occurred_at=T0,
-        extractor_version="test",
-        source_turns=(),
-        windows=((0, len(text)),),
-        vectors=np.full((1, DIM), 0.05, np.float32),
-        attributes=attributes,
-    )
+    return record_memory(text, "semantic", "entity", attributes)
 
 
 @dataclass(frozen=True)
@@ -88,9 +70,6 @@ class Held:
 
 @pytest.fixture
 async def held(postgres: TestDatabase, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Held]:
-    async def key_of(_: UUID) -> bytes:
-        return bytes(32)
-
     monkeypatch.setattr(entity_store, "EDGES_MAX", 3)
     async with stores(postgres) as made:
         audit = AuditLog(made.database, key_of)

@@ -89,6 +89,7 @@ from tests.postgres.seed import (
     Words,
     chunk,
     exchange,
+    key_of,
     memory_of,
     retrieval,
     session_of,
@@ -686,9 +687,6 @@ async def test_a_summary_read_before_an_erasure_and_put_behind_it_brings_nothing
 
 async def copied(bench: Bench, source: Scope, to: Scope, memory: UUID, text: str) -> UUID:
     """A part of a checkpoint that was copied from another scope."""
-
-    async def key_of(_tenant: UUID) -> bytes:
-        return bytes(32)
 
     audit = AuditLog(bench.stores.database, key_of)
     store = CheckpointStore(bench.stores.database, bench.stores.scopes, bench.postgres.embeddings, audit)

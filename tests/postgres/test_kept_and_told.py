@@ -22,8 +22,8 @@ from memory.ids import new_id
 from memory.personas import NewPersona
 from memory.tasks import NewTask, TaskChange
 from policies.entity import Told
-from tests.postgres.seed import SUBJECT, T0, stores
-from tests.postgres.test_bounds_of_records import key_of, memory
+from tests.postgres.seed import SUBJECT, T0, key_of, stores
+from tests.postgres.test_bounds_of_records import memory
 from tests.postgres_fixture import TestDatabase
 
 

@@ -22,7 +22,7 @@ from memory.ids import new_id
 from memory.model import Scope
 from memory.shared import SharedTo
 from memory.stored import MemoryChange
-from tests.postgres.seed import SUBJECT, T0, digest, exchange, memory_of
+from tests.postgres.seed import SUBJECT, T0, digest, exchange, key_of, memory_of
 from tests.postgres.test_checkpoints import words
 from tests.postgres.test_sealed_rows import LATER, WORD, Vaulted, vault
 
@@ -30,10 +30,6 @@ __all__ = ["vault"]
 SAID = f"I live on {WORD} street."
 LEARNT = f"Lives on {WORD} street"
 RAISED = MemoryChange(sensitivity="confidential")
-
-
-async def key_of(_tenant: UUID) -> bytes:
-    return bytes(32)
 
 
 @dataclass(frozen=True)

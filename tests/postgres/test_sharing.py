@@ -21,15 +21,11 @@ from memory.model import IndexRow, Scope
 from memory.shared import Shared, SharedTo
 from memory.stored import MemoryChange
 from policies.labels import Integrity, Sensitivity
-from tests.postgres.seed import T0, Stores, exchange, memory_of, stores
+from tests.postgres.seed import T0, Stores, exchange, key_of, memory_of, stores
 from tests.postgres_fixture import TestDatabase
 
 SAID = "The staging cluster runs in Falkenberg."
 NOW = T0 + timedelta(hours=1)
-
-
-async def key_of(_tenant: UUID) -> bytes:
-    return b"k" * 32
 
 
 @dataclass(frozen=True)
