@@ -261,7 +261,7 @@ def _of_clause(around: _Around, clause: str, start: int) -> Stated | None:
 
 def _antecedent(around: _Around) -> Stated | None:
     """What "it" stands for: the last kind of value named before it in the sentence."""
-    named = [found for found in KIND_RE.finditer(around.before[:-3]) if found]
+    named = list(KIND_RE.finditer(around.before[:-3]))
     if not named:
         return None
     kind, before = named[-1], around.before[: named[-1].start()]
