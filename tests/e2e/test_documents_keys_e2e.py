@@ -11,8 +11,6 @@ from tests.e2e.test_documents_e2e import BOUNDARY, GUIDE, PIRAN, form
 from tests.e2e.test_keys_e2e import Keyed
 from tests.service_fixture import Service
 
-pytestmark = pytest.mark.long  # a service of its own
-
 QUESTION = "Who is the harbour master of Piran?"
 
 
