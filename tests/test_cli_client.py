@@ -676,7 +676,7 @@ def test_a_list_in_which_nothing_is_says_so(words: tuple[str, ...], capsys: pyte
     """Who looks into a new store for the first time would not know whether the command had worked."""
     with answering(whole({"data": [], "next_cursor": None})) as url:
         assert main([*words, "--url", url]) == 0
-    assert capsys.readouterr() == ("none yet\n", "")
+    assert capsys.readouterr() == ("none\n", "")
 
 
 @pytest.mark.parametrize("words", [("search", "boat"), ("tasks", "list"), ("documents", "list"), ("replay", "r")])

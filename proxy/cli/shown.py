@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from proxy.cli.chat_words import printable
 
-NONE: Final = "none yet"
+NONE: Final = "none"
 """What is said in place of a list in which nothing is."""
 
 

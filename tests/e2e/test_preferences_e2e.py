@@ -73,7 +73,7 @@ def test_the_command_shows_and_resets(service: Service, user: str) -> None:
     tell(service, "I like green tea.", user)
     assert "green tea" in run() and "(1 x in 1)" in run()
     assert run("--reset-all").endswith("is hidden\n")
-    assert run() == ""
+    assert run() == "none\n"
 
 
 def test_one_that_is_past_its_end_is_not_listed(service: Service, user: str) -> None:

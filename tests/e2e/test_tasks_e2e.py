@@ -308,7 +308,7 @@ def test_the_command_line_adds_moves_and_shows(service: Service, user: str) -> N
     assert "(checkpoint camp)" in run("add", "Paint the jetty", "--checkpoint", "camp", "--status", "cancelled")
     run("move", two, "cancelled")
     run("move", one, "done", "--output", "Twelve beams.")
-    assert run("list") == "" and "done" in run("list", "--all")
+    assert run("list") == "none\n" and "done" in run("list", "--all")
 
 
 def test_what_is_split_over_the_words_of_a_task_is_read_together(service: Service, user: str) -> None:

@@ -347,7 +347,7 @@ async def test_a_model_keeps_its_dimension(postgres: TestDatabase) -> None:
 
 @pytest.mark.parametrize("password", ["horse staple", "ho%rse", "horse%20staple"])
 async def test_a_password_that_is_not_quoted_is_taken_and_never_said(password: str) -> None:
-    with pytest.raises(StartFailed, match="connection refused") as caught:
+    with pytest.raises(StoreUnavailable, match="connection refused") as caught:
         await migrate(f"postgresql://somebody:{password}@127.0.0.1:1/nothing")
     assert "horse" not in str(caught.value)
     assert "staple" not in str(caught.value)
