@@ -663,6 +663,7 @@ async def test_a_loop_that_is_late_takes_no_queue_for_one(valkey: ValkeyServer, 
     await queue.close()
 
 
+@pytest.mark.long
 async def test_what_waits_for_a_replica_is_put_into_the_queue_once_it_is_there(
     valkey: ValkeyServer, spool: Spool, counts: Counts
 ) -> None:

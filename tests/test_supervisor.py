@@ -489,6 +489,7 @@ def test_a_store_that_is_not_there_yet_is_waited_for(place: Path) -> None:
         assert service.log.count("retry") == 2
 
 
+@pytest.mark.long
 def test_house_is_kept_while_a_start_waits(place: Path) -> None:
     (place / "ready").unlink()
     with supervised(place) as service:

@@ -261,6 +261,7 @@ def test_message_of_5_mb_is_answered_stored_and_found(scripted: Scripted, user: 
     assert "zanzibarian" in found(scripted.service, "When was the zanzibarian marmalade served?", user)[0]
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_image_of_200_mb_passes_and_its_exchange_is_kept_without_it(scripted: Scripted, user: str) -> None:
     """The body is generated while it is sent and checked by its digest, so that it lies in memory once at most."""
