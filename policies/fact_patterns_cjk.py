@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
-from policies.fact import Cardinality, Category
+from policies.fact_patterns import Rule
 from policies.fact_patterns_team import Told
 from policies.fact_patterns_words import as_object
 
@@ -122,27 +122,12 @@ _OTHERS: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Rule:
-    """`says` has {S}, {P}, {k} and {o} as in `policies/fact_patterns.py`."""
-
-    pattern: re.Pattern[str]
-    predicate: str
-    says: str
-    category: Category = "fact"
-    cardinality: Cardinality = "many"
-    importance: float = 0.6
-    negated: bool = False
-    ended: bool = False
-    listed: bool = False
-    employer: bool = False
-
-
-def _rule(pattern: str, predicate: str, says: str, *flags: str, importance: float = 0.6) -> _Rule:
-    return _Rule(
-        re.compile(pattern), predicate, says, "preference" if "preference" in flags else "fact",
-        "one" if "one" in flags else "many", importance, "negated" in flags or "ended" in flags, "ended" in flags,
-        "listed" in flags, "employer" in flags,
+def _rule(pattern: str, predicate: str, says: str, *flags: str, importance: float = 0.6) -> Rule:
+    return Rule(
+        re.compile(pattern), predicate, says,
+        "list" if "listed" in flags else "employer" if "employer" in flags else "phrase",
+        "preference" if "preference" in flags else "fact", "one" if "one" in flags else "many",
+        importance, "negated" in flags or "ended" in flags, "ended" in flags,
     )  # fmt: skip
 
 
@@ -279,8 +264,8 @@ def _whom(last: Told | None) -> str | None:
     return next((kind for word, kind in _ZH_KIN.items() if last.object.endswith(word)), None)
 
 
-def _is_thing(thing: str, rule: _Rule) -> bool:
-    if not thing or _POINTS.fullmatch(thing) or (rule.employer and _NO_EMPLOYER.fullmatch(thing)):
+def _is_thing(thing: str, rule: Rule) -> bool:
+    if not thing or _POINTS.fullmatch(thing) or (rule.shape == "employer" and _NO_EMPLOYER.fullmatch(thing)):
         return False
     if rule.category == "preference" and _AT_HAND.search(thing):
         return False
@@ -289,8 +274,8 @@ def _is_thing(thing: str, rule: _Rule) -> bool:
     return not (rule.predicate.endswith("name") and _NO_NAME.match(thing))
 
 
-def _items(run: str, rule: _Rule, *, japanese: bool) -> list[tuple[int, int]]:
-    if not rule.listed:
+def _items(run: str, rule: Rule, *, japanese: bool) -> list[tuple[int, int]]:
+    if rule.shape != "list":
         return [(0, len(run))]
     ranges, start = [], 0
     for joint in (_AND_JA if japanese else _AND_ZH).finditer(run, 1):
@@ -302,7 +287,7 @@ def _items(run: str, rule: _Rule, *, japanese: bool) -> list[tuple[int, int]]:
 _IS_CALLED: Final = _rule("", "{k}_name", "{P} {k} is called {o}.", importance=0.75)
 
 
-def _told(rule: _Rule, thing: str, span: tuple[int, int], kind: str) -> Told:
+def _told(rule: Rule, thing: str, span: tuple[int, int], kind: str) -> Told:
     return Told(
         "user",
         rule.predicate.format(k=kind.replace(" ", "_")),
