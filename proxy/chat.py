@@ -38,6 +38,7 @@ from memory.passage import MODEL_CHARS_MAX, lap, note
 from memory.read.conversation import Conversation
 from memory.telemetry import Metrics, event
 from proxy.answering import Answering, Outcome
+from proxy.asked import Asked, Remembered
 from proxy.bounds import UserLimits
 from proxy.cache_report import CacheReport
 from proxy.capture import Capture, Known
@@ -54,7 +55,7 @@ from proxy.prompt import (
     retrieval_record,
 )
 from proxy.relay import Upstream
-from proxy.remembering import Asked, MemoryParts, Remembered, Remembering
+from proxy.remembering import MemoryParts, Remembering
 from proxy.shedding import MemoryPlaces
 from proxy.wire.chat_request import ChatRequest, mentions_memory
 

@@ -24,9 +24,9 @@ from memory.telemetry import event
 from memory.web_documents import WebDocuments
 from policies.labels import Sensitivity
 from policies.text import storable
+from proxy.asked import Asked
 from proxy.following import KnowsDocuments, followed
 from proxy.identity import Ask, Credential
-from proxy.remembering import Asked
 from proxy.under_way import UnderWay
 from proxy.wire.chat_request import ChatRequest
 

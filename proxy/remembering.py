@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice
 from time import perf_counter
 from typing import Any, Final
 from uuid import UUID
@@ -21,8 +19,6 @@ from memory.bounded import bounded_at, unheard
 from memory.chain import Digest, chain
 from memory.checkpoints import Restored
 from memory.config import Settings
-from memory.errors import MemoryProxyFault
-from memory.ids import new_id
 from memory.keys import KeyRing
 from memory.model import Entry, Recall, Rung, Vector, Withdrawn
 from memory.off_loop import off_loop
@@ -35,7 +31,6 @@ from memory.read.conversation import (
     Conversations,
     Marks,
     newest_cut,
-    with_cut,
 )
 from memory.read.hot import HotScopes
 from memory.read.items import PAST, Filter
@@ -46,74 +41,22 @@ from memory.read.restore import WHY, InPrompt, Restorer, given_in_time, restored
 from memory.read.working import WorkingContexts
 from memory.read.working_lines import affordable, with_working
 from policies.labels import Sensitivity
+from proxy.asked import Asked, Remembered
 from proxy.capture import Capture
-from proxy.cutting import Cut, bytes_of, cut_at, cut_for, is_cut, members_of
-from proxy.gated import holder_of, let_through, sees, within
-from proxy.identity import Ask, Credential
+from proxy.gated import let_through, sees, within
 from proxy.prompt import (
-    ANSWER_TOKENS_RESERVED,
-    COUNTED_BYTES_MAX,
     NOTHING_RESTORED,
-    SUMMARY_TOKENS_MAX,
     Prompt,
     Rules,
     ServedModels,
     assemble,
     block_max,
     room_for,
-    summed_up,
 )
+from proxy.shortening import Shortening
 from proxy.wire.chat_request import ChatRequest
 
 RECALLED_KINDS: Final = frozenset({"episodic", "semantic", "procedural", "document", PAST})
-# What a conversation that may not fit is counted within: without the count it is sent whole, and vLLM refuses it.
-CUT_COUNT_S: Final = 2.0
-CUTS_COUNTED_MAX: Final = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A request as understood: who asks what, the typed body, and the bytes as they came."""
-
-    exchange_id: UUID
-    arrived_at: datetime
-    started: float
-    body: bytes
-    chat: ChatRequest | None  # None: nothing of ours can be in this body, it goes as it is
-    ask: Ask
-    salt: str | None
-    credential: Credential
-    retrieval_id: UUID = field(default_factory=new_id)
-
-    def last_said(self, conversation: Conversation, before: int = 0) -> object:
-        """The last message that is part of the chain, or one so many `before` it; None without one."""
-        messages = zip(reversed(self.chat.messages if self.chat else ()), reversed(conversation.digests), strict=False)
-        chained = (view.value for view, digest in messages if digest is not None)
-        return next(islice(chained, before, None), None)
-
-
-@dataclass(frozen=True, slots=True)
-class Remembered:
-    """What memory has for one request: its conversation, what stands in it again, and what was recalled; and how often
-    the ledgers had let go of something before that (`Ledgers.drops`).
-    """
-
-    conversation: Conversation
-    kept: Kept
-    recall: Recall
-    restored: Restored = NOTHING_RESTORED
-    drops: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Cutting:
-    """What of a conversation is not sent, and whether that begins with this request; `mark`: its cuts as the ledger is
-    to have them.
-    """
-
-    cut: Cut | None = None
-    is_new: bool = False
-    mark: bytes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +87,7 @@ class Remembering:
         self._look_up_s = min(settings.ledger.deadline_ms / 1000, self._deadline_s / 2)
         ceiling = settings.upstream.sensitivity_max
         self._where = Filter(kinds=RECALLED_KINDS, ceiling=Sensitivity(ceiling) if ceiling else None)
+        self._shortening = Shortening(settings, parts.models, parts.ledgers, parts.rules, self._where)
 
     async def remember(self, asked: Asked, chat: ChatRequest, rung: Rung) -> Remembered:
         """The conversation, what its ledger keeps, what a checkpoint restores and what memory has to say, all inside
@@ -162,8 +106,7 @@ class Remembering:
     ) -> Remembered:
         parts, scope = self._parts, asked.ask.scope
         drops = parts.ledgers.drops(scope.tenant)
-        wanted = asked.ask.inserts and asked.ask.budget != 0 and asked.credential.limits.injected_tokens_max != 0
-        query = chat.query_text if wanted and chat.placeable else ""
+        query = chat.query_text if asked.inserts_new and chat.placeable else ""
         searches = bool(query) and rung not in ("ledger", "none")
         finding = asyncio.create_task(self._conversation(asked, chat))
         under_way.append(finding)
@@ -183,12 +126,12 @@ class Remembering:
         has = Remembered(conversation, Kept(), Recall(reason="overload" if shed else None), restored, drops)
         if not query or self._has_decided(asked, chat, conversation):
             return await self._kept_too(asked, chat, has, keeping, rung)
-        holder = holder_of(asked.credential, conversation.session.session_id if asked.credential.session else None)
+        holder = asked.holder(conversation.session.session_id)
         replay = self._replay(asked, conversation)
         where = within(self._where, holder)
         working = None if where.ceiling is Sensitivity.PUBLIC else parts.working  # what it tells is internal
         reading = working.start(scope, replay[0]) if replay and working else None
-        summarises = self._summarises(asked)
+        summarises = self._shortening.wanted(asked)
         question = Question(
             scope=scope,
             text=query,
@@ -258,14 +201,13 @@ class Remembering:
         """
         ask, name = asked.ask, asked.ask.checkpoint
         mark, given = (marks.restore, marks.given) if ask.as_of is None else (None, False)
-        wants = ask.inserts and ask.budget != 0 and asked.credential.limits.injected_tokens_max != 0
-        if not (name or mark or given or ask.persona) or not wants or rung == "none" or not chat.placeable:
+        if not (name or mark or given or ask.persona) or not asked.inserts_new or rung == "none" or not chat.placeable:
             return NOTHING_RESTORED
         if self._has_decided(asked, chat, conversation):
             return NOTHING_RESTORED
         session = conversation.session.session_id
-        holder = holder_of(asked.credential, session if asked.credential.session else None)
-        where, whole = within(self._where, holder), _in_prompt(conversation, self._summarises(asked))
+        holder = asked.holder(session)
+        where, whole = within(self._where, holder), _in_prompt(conversation, self._shortening.wanted(asked))
         restorer, now, restored = self._parts.restorer, asked.arrived_at, NOTHING_RESTORED
         if name is not None:
             reading = restorer.of(ask.scope, name, where, now=now, as_of=ask.as_of, in_prompt=whole)
@@ -293,8 +235,7 @@ class Remembering:
         places = chat.places(conversation.digests)
         if conversation.named and conversation.opens:  # the same words again are another turn, not another attempt
             places = {}
-        session = conversation.session.session_id if asked.credential.session else None
-        where = within(self._where, holder_of(asked.credential, session))
+        where = within(self._where, asked.holder(conversation.session.session_id))
         newest = None if chat.has_gone_on else chat.newest_user
         work = self._parts.ledgers.kept(asked.ask.scope, conversation, places, newest, where, asked.arrived_at)
         keeping = asyncio.create_task(work)
@@ -345,12 +286,13 @@ class Remembering:
         """The body that goes upstream, with what stands and what is new in it."""
         parts, wanted = self._parts, 0
         conversation, recall = has.conversation, has.recall
-        cutting = await self._cut(asked, chat, conversation, has.kept)
-        cut = cutting.cut
-        kept = await self._behind(asked, chat, has, cutting)
-        restored = has.restored
+        may_place = not self._has_decided(asked, chat, conversation)
+        cutting = await self._shortening.cutting(asked, chat, conversation, has.kept)
+        open_to_new, left_s = chat.placeable and may_place, self._left_s(asked)
+        kept = await self._shortening.behind(asked, chat, has, cutting, open_to_new=open_to_new, left_s=left_s)
+        cut, restored = cutting.cut, has.restored
         if kept.owed or restored.candidates or any(candidate.admitted for candidate in recall.candidates):
-            most, cap = block_max(parts.settings, restored.candidates), _cap(asked)
+            most, cap = block_max(parts.settings, restored.candidates), asked.placed_tokens_max
             new = sum(one.new_tokens for one in kept.blocks.values())
             wanted = most if cap is None else max(0, min(most, cap - new))
         room = await room_for(chat, wanted, kept, parts.settings.ledger.tokens_max_share, parts.models, cut)
@@ -365,7 +307,7 @@ class Remembering:
             chain=conversation.digests[newest] if newest is not None else None,
             retrieval_id=asked.retrieval_id,
             salt=asked.salt,
-            may_place=not self._has_decided(asked, chat, conversation),
+            may_place=may_place,
             opens=conversation.opens,
             cut=cut,
             cuts=cutting.is_new,
@@ -376,82 +318,6 @@ class Remembering:
         if cutting.mark is None and given is None:
             return prompt
         return replace(prompt, cut_mark=cutting.mark, restored=given)
-
-    def _summarises(self, asked: Asked) -> bool:
-        """Whether the oldest turns give way where the conversation does not fit; without that all of it is sent, and
-        where nothing may be put into the prompt: their summary is memory.
-        """
-        chosen = asked.credential.limits.overflow or self._parts.settings.overflow
-        return asked.ask.inserts and chosen == "summarise"
-
-    async def _cut(self, asked: Asked, chat: ChatRequest, conversation: Conversation, kept: Kept) -> Cutting:
-        """What of the conversation is not sent since it does not fit."""
-        if not self._summarises(asked):
-            return Cutting()
-        window = self._parts.models.window(chat.model) or 0
-        room = window - min(chat.max_tokens or ANSWER_TOKENS_RESERVED, window // 2)  # vLLM clips a longer answer
-        cuts = _known_cuts(conversation, kept) if asked.ask.as_of is None else b""
-        before = _cut_at(chat, conversation, cuts)
-        counted = await self._too_many(chat, before, room)
-        if counted is not None and not conversation.is_new and CUT not in conversation.ledger:
-            stored = await self._parts.ledgers.stored_cuts(asked.ask.scope, conversation)
-            if stored and stored != cuts:
-                cuts, before = stored, _cut_at(chat, conversation, stored)
-                counted = await self._too_many(chat, before, room)
-        cut = before if counted is None else await self._cut_behind(chat, before, counted, room, window)
-        first = conversation.digests[cut.upto] if cut is not None else None
-        return Cutting(cut, cut != before, first and with_cut(cuts, first))
-
-    async def _cut_behind(
-        self, chat: ChatRequest, before: Cut | None, counted: int, room: int, window: int
-    ) -> Cut | None:
-        """The cut that leaves what fits; `before`, which leaves as much as was `counted`, where none does: vLLM says
-        so. What is left is counted, too: by its characters an image is most of a conversation, by its tokens little.
-        """
-        cut = before
-        for _ in range(CUTS_COUNTED_MAX):
-            further = cut_for(chat, counted, cut, room)
-            if further == cut:
-                break
-            cut, left = further, await self._too_many(chat, further, room)
-            if left is None:
-                return cut
-            counted = left
-        return cut if counted <= window else before
-
-    async def _too_many(self, chat: ChatRequest, cut: Cut | None, room: int) -> int | None:
-        """The tokens of what a cut leaves where they are known and more than there is room for."""
-        size = bytes_of(chat, cut)
-        if self._parts.models.window(chat.model) is None or size // 2 <= room or size > COUNTED_BYTES_MAX:
-            return None
-        counted = await self._parts.models.prompt_tokens(members_of(chat, cut), CUT_COUNT_S)
-        return counted if counted is not None and counted > room else None
-
-    async def _behind(self, asked: Asked, chat: ChatRequest, has: Remembered, cutting: Cutting) -> Kept:
-        """What stands behind a cut, and where that is new the summary of what is not sent any more first of all; in the
-        newest message where it was not made by then.
-        """
-        conversation, parts, cut = has.conversation, self._parts, cutting.cut
-        if cut is None:
-            return has.kept
-        kept = replace(has.kept, blocks={at: one for at, one in has.kept.blocks.items() if not is_cut(chat, cut, at)})
-        open_to_new = chat.placeable and not self._has_decided(asked, chat, conversation)
-        open_to_new = open_to_new and (conversation.opens or chat.newest_user not in kept.known)
-        if not cutting.is_new and (kept.is_summed_up or not kept.known or not open_to_new):
-            return kept
-        where = within(self._where, holder_of(asked.credential, None))
-        try:
-            async with asyncio.timeout(None if cutting.is_new else self._left_s(asked)):
-                summary = await parts.ledgers.summary(asked.ask.scope, conversation, where, asked.arrived_at)
-        except (MemoryProxyFault, TimeoutError):
-            summary = ()
-        chain = conversation.digests[cut.upto]
-        if chain is None or not cutting.is_new or (cut.upto == chat.newest_user and open_to_new):
-            return replace(kept, owed=(*summary, *kept.owed))
-        cap, before = _cap(asked), kept.blocks.get(cut.upto)
-        most = SUMMARY_TOKENS_MAX if cap is None else min(cap, SUMMARY_TOKENS_MAX)
-        placed = summed_up(cut.upto, chain, summary, before, parts.rules, asked.retrieval_id, most)
-        return replace(kept, blocks={**kept.blocks, cut.upto: placed}) if placed else kept
 
     def note(self, asked: Asked, chat: ChatRequest, has: Remembered, prompt: Prompt) -> list[asyncio.Task[None]]:
         """Have the ledger say what stands where: begun before the prompt goes upstream, done before the last byte."""
@@ -530,12 +396,6 @@ class Remembering:
         return self._parts.capture.in_background(noted(work))
 
 
-def _cap(asked: Asked) -> int | None:
-    """The most tokens that may be newly placed as far as the request and its key go; None where neither says."""
-    said = (asked.ask.budget, asked.credential.limits.injected_tokens_max)
-    return min((one for one in said if one is not None), default=None)
-
-
 def marks_of(conversation: Conversation) -> Marks:
     """What Redis says the conversation is to be given."""
     return Marks(conversation.ledger.get(RESTORE), bool(conversation.ledger.get(GIVEN)))
@@ -547,19 +407,6 @@ def _styled_as(before: Restored, restored: Restored) -> Restored:
         return restored
     style = (one for one in before.candidates if one.section == "persona")
     return replace(restored, candidates=(*restored.candidates, *style))
-
-
-def _known_cuts(conversation: Conversation, kept: Kept) -> bytes:
-    """The cuts as they came with the conversation, also where its ledger was not read in time or is not read at this
-    load (else another one would be made, and stay); else as they are at hand or stored.
-    """
-    return conversation.ledger.get(CUT) or kept.found.get(CUT) or b""
-
-
-def _cut_at(chat: ChatRequest, conversation: Conversation, cuts: bytes) -> Cut | None:
-    """The cut of this branch."""
-    first = newest_cut(cuts, conversation.digests)
-    return cut_at(chat, conversation.digests.index(first)) if first else None
 
 
 def _contained(conversation: Conversation, summarises: bool) -> UUID | None:

@@ -18,9 +18,9 @@ from memory.ids import new_id
 from memory.model import Scope
 from memory.outside import Asker, Gained, WebPage
 from policies.web_need import Need
+from proxy.asked import Asked
 from proxy.identity import Ask, Credential
 from proxy.outside import LooksOutside, before, require
-from proxy.remembering import Asked
 from proxy.wire.chat_request import ChatRequest
 
 NOW = datetime(2026, 11, 24, 9, tzinfo=UTC)

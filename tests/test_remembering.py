@@ -30,11 +30,12 @@ from memory.read.restore import WHY, WHY_GIVEN
 from memory.telemetry import Metrics
 from policies.key_limits import NO_LIMITS, KeyLimits
 from proxy.answering import Outcome
+from proxy.asked import Asked, Remembered
 from proxy.chat import ChatCompletions, Ready
 from proxy.cutting import Cut, members_of
 from proxy.identity import Ask, Credential
 from proxy.prompt import Prompt, Room, assemble, bare_prompt, limits_of, retrieval_record
-from proxy.remembering import Asked, Remembered, Remembering
+from proxy.remembering import Remembering
 from proxy.wire.chat_request import ChatRequest
 from tests.product_ledger import RULES, Store, World
 from tests.test_recall import row, unit
@@ -73,10 +74,15 @@ def of(messages: Messages) -> tuple[ChatRequest, Prompt]:
     return chat, bare_prompt(chat, (), "empty", None, "full", None)
 
 
+def parts_of(**given: object) -> SimpleNamespace:
+    """What memory is read with: the defaults' settings and rules, and what is given."""
+    return SimpleNamespace(**{"settings": Settings(), "rules": RULES, "models": None, "ledgers": None} | given)
+
+
 async def told(messages: Messages, prompt: Prompt, chat: ChatRequest) -> dict[int, bytes]:
     """What the hot ledger has of each message when this prompt was noted."""
     world, works = World(), Works()
-    parts = SimpleNamespace(settings=Settings(), ledgers=world.ledgers, capture=works)
+    parts = parts_of(ledgers=world.ledgers, capture=works)
     digests = tuple(chain(b"k" * 32, list(messages)))
     found = Conversation(SessionRef(new_id(), "s"), digests, None, False, None, False)
     asked = Asked(new_id(), datetime.now(UTC), 0.0, chat.body, chat, Ask(world.scope), None, cast(Any, None))
@@ -128,9 +134,9 @@ def remembering_of(
     """What reads memory for a request, and the request."""
     chat = ChatRequest.parse(json.dumps({"messages": list(messages)}).encode())
     hot = SimpleNamespace(known_scope_ids=lambda scope: (), confirm=lambda scope: None)
-    parts = SimpleNamespace(
-        settings=Settings(), keys=world.keys, conversations=world.conversations, hot=hot, working=None,
-        ledgers=world.ledgers, capture=works, recaller=recaller,
+    parts = parts_of(
+        keys=world.keys, conversations=world.conversations, hot=hot, working=None, ledgers=world.ledgers,
+        capture=works, recaller=recaller,
     )  # fmt: skip
     asking, credential = Ask(world.scope), Credential(world.scope.tenant)
     asked = Asked(new_id(), datetime.now(UTC), perf_counter(), chat.body, chat, asking, None, credential)
@@ -354,9 +360,7 @@ class LongTalk:
         self.world.another_process()
         roomy = Settings().ledger.model_copy(update={"tokens_max_share": 0.5})
         settings = Settings().model_copy(update={"overflow": "summarise", "ledger": roomy})
-        parts = SimpleNamespace(
-            settings=settings, ledgers=self.world.ledgers, models=Narrow(), rules=RULES, capture=self.works
-        )
+        parts = parts_of(settings=settings, ledgers=self.world.ledgers, models=Narrow(), capture=self.works)
         self.remembering = Remembering(cast(Any, parts))
 
     async def sent(
@@ -589,7 +593,7 @@ async def test_what_was_loaded_is_given_once_and_what_had_no_room_is_left_out(
         chat, Recall(rung="full"), Kept(), Room(10_000), rules, chain=digests[-1], retrieval_id=new_id(), salt=None,
         restored=Restored(placed),
     )  # fmt: skip
-    works_for = SimpleNamespace(settings=Settings(), ledgers=world.ledgers, capture=works)
+    works_for = parts_of(ledgers=world.ledgers, capture=works)
     asked = Asked(new_id(), datetime.now(UTC), 0.0, chat.body, chat, Ask(world.scope), None, cast(Any, None))
     has = Remembered(found, Kept(), Recall(), Restored(loaded, pending=True))
     Remembering(cast(Any, works_for)).note(asked, chat, has, prompt)
@@ -606,7 +610,7 @@ async def test_what_was_loaded_waits_for_a_message_that_asks_as_of_now(as_of: da
         return Restored(loaded, pending=True)
 
     restorer, chat = SimpleNamespace(pending=pending), of(TALK)[0]
-    remembering = Remembering(cast(Any, SimpleNamespace(settings=Settings(), restorer=restorer)))
+    remembering = Remembering(cast(Any, parts_of(restorer=restorer)))
     digests = tuple(chain(b"k" * 32, list(TALK)))
     found = Conversation(SessionRef(new_id(), "s"), digests, None, False, None, False)
     scope = Scope(new_id())
@@ -648,7 +652,7 @@ async def test_a_cut_is_stored_where_its_prompt_had_to_be_sent_again_without_its
     chat, prompt = await talk.sent((*LONG, *NOW_WHAT), ask)
     assert prompt.cuts and prompt.placed
     unheard = SimpleNamespace(count=lambda *_, **__: None, look_at_texts=lambda *_: None)
-    memory = SimpleNamespace(settings=Settings(), rules=RULES, ledgers=talk.world.ledgers, capture=captures)
+    memory = parts_of(ledgers=talk.world.ledgers, capture=captures)
     parts = SimpleNamespace(
         settings=Settings(), config_digest="", embedding_model="", keys=talk.world.keys, memory=memory,
         capture=captures, metrics=Metrics(), cache_report=unheard, canaries=unheard, use=None,
