@@ -153,9 +153,21 @@ async def test_queries_and_documents_have_their_own_prefixes(files: ModelFiles, 
     prefixed.close()
 
 
-async def test_too_many_waiting_queries_are_refused_and_places_come_back(files: ModelFiles) -> None:
-    small = OnnxEmbedder(files, waiting_max=4)
-    results = await asyncio.gather(*(small.embed_query(f"{KEYS} {n}" * 5) for n in range(40)), return_exceptions=True)
+async def test_too_many_waiting_queries_are_refused_and_places_come_back(
+    files: ModelFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    small, all_have_asked = OnnxEmbedder(files, waiting_max=4), threading.Event()
+    compute = small._session.vectors
+
+    def held(rows: list[list[int]]) -> np.ndarray:
+        all_have_asked.wait(30)
+        return compute(rows)
+
+    monkeypatch.setattr(type(small._session), "vectors", staticmethod(held))
+    asking = [asyncio.create_task(small.embed_query(f"{KEYS} {n}" * 5)) for n in range(40)]
+    await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED)
+    all_have_asked.set()
+    results = await asyncio.gather(*asking, return_exceptions=True)
     refused = [result for result in results if isinstance(result, EmbedderUnavailable)]
     served = [result for result in results if isinstance(result, np.ndarray)]
     assert len(served) == 4
