@@ -15,6 +15,8 @@ from typing import Final, Generic, Literal, TypeVar, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
+from policies.overload import Rung
+
 _LONG_SECONDS: Final = (0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 _SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
 # From the parsing of a body (50 us) to an answer of minutes.
@@ -148,9 +150,8 @@ class RecallMetrics:
             registry=own,
         )
         self.statuses = Tally(statuses)
-        self.recall_seconds = Histogram(
-            "memory_proxy_recall_seconds", "Recall by rung.", ["rung"], registry=own, buckets=_SECONDS
-        )
+        recalls = Histogram("memory_proxy_recall_seconds", "Recall by rung.", ["rung"], registry=own, buckets=_SECONDS)
+        self.recall_seconds = Timings[Rung](recalls, get_args(Rung), _SECONDS)
         self.injected_memories = Counter(
             "memory_proxy_injected_memories_total", "Memories placed in prompts.", registry=own
         )
@@ -226,15 +227,17 @@ class LoadMetrics:
     """Load: what gives way, what is left alone, what is not done twice, and what stops a process."""
 
     def __init__(self, own: CollectorRegistry) -> None:
-        self.query_embeddings = Counter(
+        vectors = Counter(
             "memory_proxy_query_embeddings_total", "Questions by how they came by their vector.", ["what"], registry=own
         )
-        self.recall_answers = Counter(
+        self.query_embeddings = Tally(vectors)
+        answers = Counter(
             "memory_proxy_recall_answers_total",
             "Answers of hot scopes by how they came about.",
             ["what"],
             registry=own,
         )
+        self.recall_answers = Tally(answers)
         self.breaker_open = Gauge(
             "memory_proxy_breaker_open",
             "Processes that leave a dependency alone.",
@@ -295,12 +298,10 @@ class CaptureMetrics:
     """Capture and the queue: what is kept, where, and what waits."""
 
     def __init__(self, own: CollectorRegistry) -> None:
-        self.captures = _begun(
-            Counter("memory_proxy_captures_total", "Captured exchanges by where they went.", ["where"], registry=own),
-            "queue",
-            "spool",
-            "none",
+        captures = Counter(
+            "memory_proxy_captures_total", "Captured exchanges by where they went.", ["where"], registry=own
         )
+        self.captures = Tally(_begun(captures, "queue", "spool", "none"))
         self.capture_seconds = Histogram(
             "memory_proxy_capture_seconds", "How long the last byte was held.", registry=own, buckets=_SECONDS
         )

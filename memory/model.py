@@ -5,7 +5,7 @@ Frozen, slotted, no behaviour beyond what follows from their own fields, and no 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, NewType
@@ -114,13 +114,15 @@ class Candidate:
 @dataclass(frozen=True, slots=True)
 class Recall:
     """What recall found, best first, and how far down the ladder it had to go. `terms`: the question's
-    in all their forms, with idf."""
+    in all their forms, with idf. `made`: what was made of it already, where the same answer is given again.
+    """
 
     candidates: tuple[Candidate, ...] = ()
     rung: Rung = "none"
     reason: Reason | None = None
     millis: float = 0.0
     terms: Mapping[str, float] = field(default_factory=dict)
+    made: dict[Hashable, Any] | None = field(default=None, compare=False, repr=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -136,13 +136,16 @@ def _plain(value: Any) -> Any:
     if kind in _AS_THEY_ARE:
         return value
     if isinstance(value, tuple):
-        return [_plain(one) for one in value]
+        return [one if type(one) in _AS_THEY_ARE else _plain(one) for one in value]
     if isinstance(value, bytes):
         return b2a_base64(value, newline=False).decode()
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, UUID):
         return str(value)
+    if isinstance(value, Shown):  # twenty of them in a block
+        fingerprint = b2a_base64(value.fingerprint, newline=False).decode()
+        return {"memory_id": str(value.memory_id), "version": value.version, "fingerprint": fingerprint}
     names = _names(kind)
     return {name: _plain(getattr(value, name)) for name in names} if names else value
 

@@ -70,10 +70,10 @@ class Metrics(
 
     def write(self) -> None:
         """Write what is counted on the way and written at intervals. On the event loop's thread."""
-        self.stages.write()
-        self.gc_pauses.write()
-        self.requests.write()
-        self.statuses.write()
+        for timings in (self.stages, self.recall_seconds, self.gc_pauses):
+            timings.write()
+        for tally in (self.requests, self.statuses, self.query_embeddings, self.recall_answers, self.captures):
+            tally.write()
 
     def exposition(self) -> bytes:
         """Prometheus' text format: all workers merged where a multiprocess directory is set, else this process."""

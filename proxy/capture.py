@@ -111,7 +111,7 @@ class Capture:
             await asyncio.wait(known, timeout=max(left_s, 0))
         note(capture=where)
         took("capture", started)
-        self._metrics.captures.labels(where).inc()
+        self._metrics.captures.inc(where)
         self._metrics.capture_seconds.observe(perf_counter() - started)
 
     async def import_chunk(self, chunk: ImportChunk) -> Where:
@@ -131,7 +131,7 @@ class Capture:
             found.append(await self._hand_off.hand_off(entry))
 
         await asyncio.shield(self.in_background(keep()))
-        self._metrics.captures.labels(found[0]).inc()
+        self._metrics.captures.inc(found[0])
         return found[0]
 
     async def sealed(self, object_id: UUID, scope: Scope, purpose: Purpose, plaintext: bytes) -> Entry:

@@ -9,13 +9,12 @@ Pure but for the window's exact count, which is asked for only when an upper bou
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any, Final, Protocol
 from uuid import UUID
-
-import numpy as np
 
 from memory.assemble import NO_ROOM, STYLE, Block, build_block
 from memory.chain import Digest
@@ -32,6 +31,7 @@ from memory.read.working_lines import LINES_MAX
 from policies.labels import Sensitivity, derived_sensitivity
 from proxy.cutting import Cut, bytes_of, members_of
 from proxy.identity import Ask
+from proxy.made import Made, made_of
 from proxy.wire.chat_request import ChatRequest
 
 # A rolling summary has 8 sentences at most (summary.sentences_max); one that is longer is told in an excerpt.
@@ -82,6 +82,7 @@ class Prompt:
     restored: bytes | None = None  # the mark of the load that it was given
     gave_way: tuple[Placed, ...] = ()
     fits: bool = True  # else the request is too long by itself: what it was given says nothing of the next one
+    made: Made | None = None  # what `block` and `candidates` are of, where something of the memory is in it
 
     @property
     def count(self) -> int:
@@ -200,7 +201,9 @@ def assemble(
         candidates = each_once((*restored.candidates, *kept.owed, *candidates))
     others = (placed for at, placed in blocks.items() if not opens or at != position)
     standing = frozenset(one for placed in others for one in placed.memory_ids) - _outdated(candidates, blocks)
-    block = rules.block(candidates, recall.terms, room.budget, standing)
+    make = partial(rules.block, candidates, recall.terms, room.budget, standing)
+    made = made_of(recall, candidates, room.budget, standing, make)
+    block = made.block
     reason = "overflow" if cuts else _reason(recall, kept, room, block, restored)
     if block.text and open_to_new and position is not None and chain is not None and not _says_no_more(block, before):
         blocks[position] = Placed(position, chain, entry_of(block, retrieval_id), anew=opens)
@@ -220,13 +223,14 @@ def assemble(
         reason=reason,
         rung=recall.rung if block.text or recall.rung != "none" else "ledger",
         block=block,
-        candidates=candidates,
+        candidates=made.candidates,
         placed=placed,
         withdrawn=tuple(one for one in gone if one.chain not in renewed),
         cut=cut,
         cuts=cuts,
         gave_way=_no_room(kept, room, blocks),
         fits=room.fits,
+        made=made,
     )
 
 
@@ -427,7 +431,7 @@ def retrieval_record(
     apart: bool = False,
 ) -> Retrieval:
     """The record of what this request was given; `apart`: it was asked as of another moment."""
-    left_out = prompt.block.left_out if prompt.block else {}
+    made = prompt.made or Made(prompt.candidates, prompt.block or Block("", 0, (), {}))
     placed = frozenset(prompt.block.memory_ids if prompt.block else ())
     return Retrieval(
         retrieval_id=retrieval_id,
@@ -437,7 +441,7 @@ def retrieval_record(
         config_digest=config_digest,
         embedding_model=model,
         query=query,
-        candidates=tuple(_candidate_records(prompt.candidates, placed, left_out)),
+        candidates=made.records(placed),
         placed=prompt.placed,
         tokens=prompt.tokens,
         tokens_exact=exact,
@@ -450,29 +454,3 @@ def retrieval_record(
         apart=apart,
         restored=prompt.restored,
     )
-
-
-def _candidate_records(
-    candidates: Sequence[Candidate], placed: frozenset[UUID], left_out: Mapping[UUID, str]
-) -> Iterator[dict[str, Any]]:
-    """The candidates as their record has them, numbers to six places: rounded at once, in a third of the time."""
-    numbers = [part for one in candidates for part in one.parts.values()]
-    rounded = iter(np.round(np.array(numbers, np.float64), 6).tolist())
-    for one in candidates:
-        section = {"section": one.section} if one.section else {}
-        yield {
-            **section,
-            "id": str(one.memory_id),
-            "version": one.version,
-            "kind": one.kind,
-            "sensitivity": one.sensitivity,
-            "score": round(one.score, 6),
-            "scores": dict(zip(one.parts, rounded, strict=False)),  # takes as many as it has parts
-            "admitted": one.admitted,
-            "injected": one.memory_id in placed,
-            "why": one.why,
-            "later": str(one.later) if one.later else None,
-            "why_not": left_out.get(one.memory_id) or (None if one.admitted else one.why),
-            "source_ids": list(one.source_ids),
-            "event_ids": [str(event_id) for event_id in one.event_ids],
-        }

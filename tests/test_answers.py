@@ -48,7 +48,9 @@ async def test_the_same_question_is_searched_once_while_nothing_changes() -> Non
     answers, state, search = Answers(Metrics()), State(), Search()
     key = answers.key(("where",), 1)
     first = await answers.of(key, state, NOW, search)
-    assert await answers.of(key, state, NOW, search) is first
+    again = await answers.of(key, state, NOW, search)
+    assert again == first and again.made == {} and first.made is None  # what is made of it is held from now on
+    assert await answers.of(key, state, NOW, search) is again
     await answers.of(answers.key(("where",), 2), state, NOW, search)
     assert search.asked == 2
 
@@ -210,7 +212,7 @@ async def test_a_recent_answer_is_of_a_recent_index_and_of_nothing_expired() -> 
     found = await answers.of(key, state, NOW, search)
     state.now = object()
     assert answers.known(key, state.now, NOW) is None
-    assert answers.recent(key, 7.0, NOW, stands) is found
+    assert answers.recent(key, 7.0, NOW, stands) == found
     assert answers.recent(key, 7.0, NOW, lambda _: False) is None
     assert answers.recent(key, 7.1, NOW, stands) is None
     assert answers.recent(key, 7.0, NOW + timedelta(milliseconds=500), stands) is None

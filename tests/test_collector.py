@@ -64,7 +64,7 @@ def collecting(self, value):
 
 
 json.JSONEncoder.encode = collecting
-metrics.query_embeddings.labels("hit").inc()
+metrics.query_embeddings.inc("hit")
 metrics.write()
 assert asked, "prometheus_client names a series without encoding JSON now: collect elsewhere within its lock"
 sys.stdout.write("went on")

@@ -55,6 +55,7 @@ def embedder() -> Embedder:
 
 
 def counted(metrics: Metrics) -> dict[str, float]:
+    metrics.write()
     whats = ("hit", "miss", "shared")
     name = "memory_proxy_query_embeddings_total"
     return {what: metrics.registry.get_sample_value(name, {"what": what}) or 0.0 for what in whats}

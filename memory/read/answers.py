@@ -12,7 +12,7 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import blake2b
 from typing import Any, Final
@@ -45,9 +45,12 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class _Held:
+    """`again` is what is given from the second time on: what is made of it is kept with it, and goes with it."""
+
     found: Found
     state: object
     until: float
+    again: Recall
 
 
 Search = Callable[[], Coroutine[Any, Any, Found]]
@@ -81,12 +84,12 @@ class Answers:
         if known is not None:
             return known
         flight = (key, before)
-        self._counter.labels("shared" if self._flights.under_way(flight) else "miss").inc()
+        self._counter.inc("shared" if self._flights.under_way(flight) else "miss")
 
         async def searched() -> Found:
             found = await search()
             if found.is_whole and before is not None and state() is before and self._flights.is_mine(flight):
-                self._keep(key, _Held(found, before, self._clock() + ANSWER_TTL_S))
+                self._keep(key, _Held(found, before, self._clock() + ANSWER_TTL_S, replace(found.recall, made={})))
             return found
 
         return (await self._flights.share(flight, searched)).recall
@@ -112,8 +115,8 @@ class Answers:
         return held if held is not None and held.until > self._clock() and _holds(held.found, now) else None
 
     def _again(self, held: _Held) -> Recall:
-        self._counter.labels("hit").inc()
-        return held.found.recall
+        self._counter.inc("hit")
+        return held.again
 
     def let_go(self) -> None:
         """Hold no answer: something was erased."""

@@ -81,7 +81,7 @@ class QueryCache:
         """See QueryEmbedder; shared with others: read only."""
         held = self._of_now(self._key(text))
         if held is not None:
-            self._asked.labels("hit").inc()
+            self._asked.inc("hit")
         return held
 
     async def embed_query(self, text: str) -> Vector:
@@ -90,7 +90,7 @@ class QueryCache:
         if held is not None:
             return held
         key = self._key(text)
-        self._asked.labels("shared" if self._flights.under_way(key) else "miss").inc()
+        self._asked.inc("shared" if self._flights.under_way(key) else "miss")
         return await self._flights.share(key, lambda: self._compute(key, text))
 
     async def embed_documents(self, texts: Sequence[str]) -> NDArray[np.float32]:

@@ -160,7 +160,7 @@ class Recaller:
             event(log, "recall_failed", logging.ERROR, fault=type(fault).__name__, at=place_of(fault))
             found = Recall(reason="error")
         millis = (time.perf_counter() - started) * 1000
-        self._metrics.recall_seconds.labels(found.rung).observe(millis / 1000)
+        self._metrics.recall_seconds.observe(found.rung, millis / 1000)
         return replace(found, millis=millis)
 
     async def _found(

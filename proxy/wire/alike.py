@@ -8,6 +8,8 @@ where that cannot be told. Refuses whatever is not the first event again with an
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from itertools import islice
 from typing import Any, Final
 
 from pydantic_core import from_json
@@ -22,7 +24,7 @@ _LINE: Final = len(b"data: ")
 class Alike:
     """Blocks like a first one: choice `choice` of each carries one string, `name`. `words` are their raw strings."""
 
-    __slots__ = ("_first", "_proved", "choice", "head", "name", "tail", "words")
+    __slots__ = ("_first", "choice", "head", "name", "tail", "words")
 
     def __init__(self, head: bytes, first: bytes, tail: bytes, name: str) -> None:
         self.head = head
@@ -31,31 +33,31 @@ class Alike:
         self.choice = 0
         self.words: list[bytes] = []
         self._first = first
-        self._proved = False
 
-    def takes(self, block: bytes) -> bool:
-        """Whether this block is one of them; then its string is held."""
-        head, tail = self.head, self.tail
-        if not (block.startswith(head) and block.endswith(tail)):
-            return False
-        start, end = len(head), len(block) - len(tail)
-        if end < start or len(self.words) == ALIKE_MAX or not (self._proved or self._prove()):
-            return False
-        self.words.append(block[start:end])
-        return True
+    def takes(self, blocks: Sequence[bytes], at: int) -> int:
+        """The index of the first block from `at` on that is not one of them; what those before it say is held."""
+        head, tail, words = self.head, self.tail, self.words
+        start, around = len(head), len(head) + len(tail)
+        for block in islice(blocks, at, min(at + ALIKE_MAX, len(blocks))):
+            if not (block.startswith(head) and block.endswith(tail)) or len(block) < around:
+                break
+            words.append(block[start : len(block) - len(tail)])
+        if words and not self._proves():
+            words.clear()
+        return at + len(words)
 
-    def _prove(self) -> bool:
+    def _proves(self) -> bool:
         """Whether this place, and nothing else, is what the choice's delta says: a longer string there shows it."""
         lines = (self.head + word + self.tail for word in (self._first, self._first + b"-"))
         try:
             one, longer = (_only_choice(from_json(line[_LINE:])) for line in lines)
             said = one["delta"][self.name]
-            self._proved = longer["delta"][self.name] == said + "-"
+            proved: bool = longer["delta"][self.name] == said + "-"
         except (ValueError, LookupError, TypeError):
             return False
         index = one.get("index")
         self.choice = index if isinstance(index, int) else 0
-        return self._proved
+        return proved
 
     def text(self) -> str | None:
         """The strings put together; None where one of them is no JSON string, or not one alone.

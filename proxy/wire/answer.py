@@ -123,18 +123,15 @@ def assemble_stream(raw: bytes) -> Answer:
     if b"\r" in raw or raw.startswith(codecs.BOM_UTF8):
         _add_by_the_rules(assembly, raw)
         return assembly.answer()
-    alike: Alike | None = None
-    last = b""
-    for block in raw.split(b"\n\n"):
-        alike = alike or alike_after(last, block)
+    blocks, at, last = raw.split(b"\n\n"), 0, b""
+    while at < len(blocks):
+        alike = alike_after(last, blocks[at])
         if alike is not None:
-            if alike.takes(block):
-                continue
+            at = alike.takes(blocks, at)
             _add_alike(assembly, alike)
-            alike = None
-        last = block if _add_block(assembly, block) else b""
-    if alike is not None:
-        _add_alike(assembly, alike)
+        if at < len(blocks):
+            last = blocks[at] if _add_block(assembly, blocks[at]) else b""
+            at += 1
     return assembly.answer()
 
 

@@ -10,6 +10,7 @@ and must not forward it untouched where a tenant's cache_salt is owed.
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
 
 from memory.chain import Digest, message_text
@@ -59,9 +60,11 @@ class MessageView:
         return self.role in ("system", "developer")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ChatRequest:
-    """A body and where its parts stand. Properties read the last member of a key and are None for a wrong type."""
+    """A body and where its parts stand. Properties read the last member of a key and are None for a wrong type; what a
+    request asks again and again is read once.
+    """
 
     body: bytes = field(repr=False)
     text: str = field(repr=False)
@@ -145,7 +148,7 @@ class ChatRequest:
         value = self.root.members[indices[-1]].value if indices else None
         return value if isinstance(value, dict) else None
 
-    @property
+    @cached_property
     def newest_user(self) -> int | None:
         """The index in `messages` of the last user message."""
         return next(
@@ -165,7 +168,7 @@ class ChatRequest:
         both = enumerate(zip(self.messages, digests, strict=True))
         return {at: digest for at, (view, digest) in both if digest is not None and view.takes_block}
 
-    @property
+    @cached_property
     def query_text(self) -> str:
         """The last user message: what is asked; "" without text. Lone surrogates are U+FFFD: it can be encoded."""
         return _searchable(self.messages[self.newest_user]) if self.newest_user is not None else ""
@@ -179,7 +182,7 @@ class ChatRequest:
         texts = islice(filter(None, map(_searchable, spoken)), EARLIER_TEXTS)
         return tuple(text[-EARLIER_CHARACTERS:] for text in texts)[::-1]
 
-    @property
+    @cached_property
     def placeable(self) -> bool:
         """Whether new memory may be placed: in the newest user message, unless the model goes on with its own text, or
         with that message's, which its answer then begins with: the block would be a part of what was said. Nor in what
