@@ -164,12 +164,13 @@ def test_an_import_that_takes_time_says_how_much_was_sent(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("proxy.cli.data._SHOWN_EACH_S", 0)
+    monkeypatch.setattr("proxy.cli.progress.LINE_EVERY_S", 0)
     (tmp_path / "past.ndjson").write_bytes(LINE * 40_000)
     line = b'{"accepted":1,"done":1,"failed":0,"complete":true}\n'
     with answering(NDJSON + b"%x\r\n%s\r\n0\r\n\r\n" % (len(line), line)) as url:
         assert main(["import", str(tmp_path / "past.ndjson"), "--url", url]) == 0
     said = capsys.readouterr().err
-    assert f"\rsent {40_000 * len(LINE) / 1_000_000:.1f} MB \raccepted 1" in said
+    assert f"sent {40_000 * len(LINE) / 1_000_000:.1f} MB\naccepted 1" in said
 
 
 def test_an_export_goes_into_a_pipe(tmp_path: Path) -> None:

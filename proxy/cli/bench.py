@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 
 from proxy.cli.chat_words import printable
 from proxy.cli.client import CallFailed, scope_headers
+from proxy.cli.progress import Progress
 
 TEACHES: Final = """\
   memory-proxy bench                                  against http://127.0.0.1:8080, about a minute on a GPU
@@ -373,7 +374,7 @@ def run_bench(options: Namespace) -> int:
     if min(options.conversations, options.turns, options.tokens) < 1:
         sys.stderr.write("memory-proxy: --conversations, --turns and --tokens are 1 or more\n")
         return 2
-    run, left = uuid.uuid4().hex[:8], None
+    run, left, progress = uuid.uuid4().hex[:8], None, Progress()
     try:
         headers = scope_headers(options)
         if options.user is None and "Authorization" not in headers:  # a key says whose memory
@@ -382,8 +383,9 @@ def run_bench(options: Namespace) -> int:
         try:
             model = options.model or service.model()
             try:
-                turns = measured(service, model, options, run, _say)
+                turns = measured(service, model, options, run, progress.say)
             finally:
+                progress.clear()
                 left = forgotten(service, options.conversations, run)
         finally:
             service.close()
@@ -413,11 +415,3 @@ def _written(file: Path, told: Mapping[str, Any], turns: Sequence[Turn]) -> int:
         sys.stderr.write(f"memory-proxy: {fault}\n")
         return 1
     return 0
-
-
-def _say(text: str) -> None:
-    if sys.stderr.isatty():
-        sys.stderr.write(f"\r{text}   ")
-    else:
-        sys.stderr.write(f"{text}\n")
-    sys.stderr.flush()

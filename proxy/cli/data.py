@@ -14,6 +14,7 @@ from typing import IO, Any
 from proxy.cli import why
 from proxy.cli.chat_words import printable
 from proxy.cli.client import CallFailed, Client, quoted
+from proxy.cli.progress import Progress
 from proxy.cli.shown import NONE, say_more, show, show_all, show_json
 from proxy.cli.whole_file import whole_file
 
@@ -38,8 +39,9 @@ def _failing_kindly(work: Callable[[argparse.Namespace], int]) -> Callable[[argp
 class Sent:
     """A file that is being sent, and shows how much of it was: what the service says is read when all of it is."""
 
-    def __init__(self, file: IO[bytes]) -> None:
+    def __init__(self, file: IO[bytes], progress: Progress) -> None:
         self._file = file
+        self._progress = progress
         self._bytes = 0
         self._shown = time.monotonic()
 
@@ -49,28 +51,34 @@ class Sent:
         self._bytes += len(piece)
         if self._bytes >= _SHOWN_FROM_BYTES and time.monotonic() - self._shown >= _SHOWN_EACH_S:
             self._shown = time.monotonic()
-            sys.stderr.write(f"\rsent {self._bytes / 1_000_000:.1f} MB ")
-            sys.stderr.flush()
+            self._progress.say(f"sent {self._bytes / 1_000_000:.1f} MB")
         return piece
 
 
 @_failing_kindly
 def run_import(options: argparse.Namespace) -> int:
     """Send a file, show progress, name the bad lines. 1 when a line failed or the import did not end."""
+    last: dict[str, Any] = {}
     with ExitStack() as stack:
         source = sys.stdin.buffer if options.file == "-" else stack.enter_context(Path(options.file).open("rb"))
-        last: dict[str, Any] = {}
+        progress = Progress()
+        stack.callback(progress.end)
         path = f"/memory/v1/import?on_conflict={options.on_conflict}"
         client = Client(options)
-        for raw in client.lines("POST", path, Sent(source)):
-            said = client.parsed(raw)
-            if "error" in said:
-                sys.stderr.write("\r" + printable(f"line {said.get('line')}: {said['error']}\n"))
-                continue
-            last = said
-            sys.stderr.write(f"\raccepted {said['accepted']}  done {said['done']}  failed {said['failed']} ")
-            sys.stderr.flush()
-    sys.stderr.write("\n")
+        try:
+            for raw in client.lines("POST", path, Sent(source, progress)):
+                said = client.parsed(raw)
+                if "error" in said:
+                    progress.clear()
+                    sys.stderr.write(printable(f"line {said.get('line')}: {said['error']}\n"))
+                    continue
+                last = said
+                progress.say(f"accepted {said['accepted']}  done {said['done']}  failed {said['failed']}")
+        except KeyboardInterrupt:
+            if last:
+                progress.end()
+                sys.stderr.write("left; what was accepted is stored all the same, and the same command goes on\n")
+            raise
     return 0 if last.get("complete") and not last.get("failed") else 1
 
 

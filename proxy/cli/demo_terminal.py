@@ -13,6 +13,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TextIO
 
+from proxy.cli.progress import fitted
+
 FIRST_S = 2.0
 LINE_EVERY_S = 10.0
 COUNT_EVERY_S = 0.5
@@ -87,7 +89,7 @@ class Terminal:
         while True:
             text = f"{INDENT}{what} … {detail()} ({time.monotonic() - began:.0f} s)"
             if self.live:
-                self.write(f"\r\x1b[2K{text}")
+                self.write(f"\r\x1b[2K{fitted(text, self.out)}")
             else:
                 self.line(text)
             await asyncio.sleep(COUNT_EVERY_S if self.live else LINE_EVERY_S)

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from proxy.cli.chat_words import printable
 from proxy.cli.client import CallFailed, Client, quoted
+from proxy.cli.progress import Progress
 from proxy.cli.shown import NONE, say_more, show, show_json
 from proxy.cli.why import short
 
@@ -110,16 +111,19 @@ def _followed(client: Client, record: Mapping[str, Any], name: str, *, wait: boo
     """Tell how far an upload is until it is over; whether it ended well. A key that may not read is told no more than
     that it was taken.
     """
-    upload_id, ends = record["upload"]["id"], "\r" if sys.stderr.isatty() else "\n"
-    told, wait = "", wait and "version" in record
-    while wait and record["upload"]["status"] not in _OVER and record["upload"]["id"] == upload_id:
-        said = _progress(record["upload"])
-        if said != told:
-            sys.stderr.write(f"{name}: {said}{ends}")
-            sys.stderr.flush()
-            told = said
-        time.sleep(_ASK_EVERY_S)
-        record = client.get(f"{PATH}/{record['id']}", {"limit": 1})
+    upload_id, progress = record["upload"]["id"], Progress()
+    wait = wait and "version" in record
+    try:
+        while wait and record["upload"]["status"] not in _OVER and record["upload"]["id"] == upload_id:
+            progress.say(f"{name}: {_progress(record['upload'])}")
+            time.sleep(_ASK_EVERY_S)
+            record = client.get(f"{PATH}/{record['id']}", {"limit": 1})
+    except KeyboardInterrupt:
+        progress.say(f"{name}: left; it is stored all the same, `memory-proxy documents list` says how far it is")
+        progress.end()
+        raise
+    finally:
+        progress.clear()
     upload = record["upload"]
     if upload["status"] == "failed":
         sys.stderr.write(printable(f"{name}: {upload['reason']}\n"))

@@ -24,6 +24,7 @@ from memory.master import ENVIRONMENT, RECEIPTS, is_there, master_key
 from proxy.cli.beside import run_beside
 from proxy.cli.client import CallFailed, Client
 from proxy.cli.forgetting import Planned, forget_by_api, plan_words
+from proxy.cli.progress import Progress
 from proxy.cli.serve import settings_of
 from proxy.cli.shown import show_json
 
@@ -55,13 +56,20 @@ def run_forget(options: argparse.Namespace) -> int:
 
 
 def _by_api(options: argparse.Namespace, kind: str, value: str) -> int:
-    answer, is_receipt = forget_by_api(
-        Client(_as_caller(options)),
-        kind,
-        value,
-        agreed=lambda planned: not options.dry_run and _agreed(options, planned),
-        goes_on=lambda step: print(f"\r{step} ", end="", file=sys.stderr),
-    )
+    progress = Progress()
+    try:
+        answer, is_receipt = forget_by_api(
+            Client(_as_caller(options)),
+            kind,
+            value,
+            agreed=lambda planned: not options.dry_run and _agreed(options, planned),
+            goes_on=progress.say,
+        )
+    except KeyboardInterrupt:
+        progress.end()
+        raise
+    finally:
+        progress.clear()
     show_json(answer)
     return 0 if not is_receipt or answer["complete"] else 1
 

@@ -33,8 +33,10 @@ def forget_by_api(
 def _receipt(client: Client, asked: Mapping[str, Any], goes_on: Callable[[str], None]) -> dict[str, Any]:
     """What is asked for, done, however long it takes."""
     answer: dict[str, Any] = client.send("POST", "/memory/v1/forget", asked)
+    told = ""
     while answer.get("status") == "running":
-        goes_on(answer["step"])
+        if answer["step"] != told:
+            goes_on(told := answer["step"])
         time.sleep(_POLL_S)
         answer = _asked_again(client, f"/memory/v1/forget/{answer['id']}")
     return answer

@@ -29,6 +29,7 @@ from policies.hygiene import RATES, Rate, Tally
 from proxy.cli import check_stores, why
 from proxy.cli.become import hear_interrupts, told_options
 from proxy.cli.chat_words import printable
+from proxy.cli.progress import Progress
 
 PROGRESS_AFTER_S: Final = 2.0
 _SHOWN_CHARS: Final = 100
@@ -79,19 +80,17 @@ async def inspected(options: Namespace, dsn: str) -> Inspection:
         Redactor(secret_detectors()), now=datetime.now(UTC), unused_after=unused_after, examples=options.examples
     )
     database = await Database.open(dsn, Bounds(connections_max=2, statement_timeout_ms=60_000))
-    began, looked, told = time.monotonic(), 0, False
+    began, looked, progress = time.monotonic(), 0, Progress()
     try:
         async for page in HygieneStore(database).pages(user=options.user, project=options.project):
             await asyncio.to_thread(inspection.look, page)
             looked += len(page)
             if time.monotonic() - began > PROGRESS_AFTER_S:
-                sys.stderr.write(f"\rlooked at {looked} memories ")
-                sys.stderr.flush()
-                told = True
+                progress.say(f"looked at {looked} memories")
             if options.limit is not None and looked >= options.limit:
                 break
     finally:
-        sys.stderr.write("\n" if told else "")
+        progress.clear()
         await database.close()
     return inspection
 

@@ -21,6 +21,7 @@ from memory.at_terminal import at_terminal
 from memory.errors import ModelFileInvalid
 from proxy.cli.become import hear_interrupts, told_options
 from proxy.cli.client import CallFailed, Client, quoted
+from proxy.cli.progress import Progress
 from proxy.cli.shadow import BLOCK_CHARS, BLOCK_TOKENS, Bare, Block, PrefixCache, Series, Units, bare_of
 
 _PAGE: Final = 1000
@@ -73,18 +74,19 @@ def compared(client: Client, options: Namespace, counted: Counted) -> dict[str, 
     found = _retrievals(client, options.last)
     series = {name: Series(PrefixCache(counted.units, counted.block)) for name in ("off", "then", "again", "changed")}
     left_out = {"gone": 0, "failed": 0}
-    turns = 0
-    for number, one in enumerate(found, 1):
-        try:
-            _turn(client, one, options.config, series)
-            turns += 1
-        except CallFailed as fault:
-            if fault.status not in _LEFT_OUT:
-                raise
-            left_out[_LEFT_OUT[fault.status]] += 1
-        sys.stderr.write(f"\r{number} of {len(found)} ")
-        sys.stderr.flush()
-    sys.stderr.write("\n" if found else "")
+    turns, progress = 0, Progress()
+    try:
+        for number, one in enumerate(found, 1):
+            try:
+                _turn(client, one, options.config, series)
+                turns += 1
+            except CallFailed as fault:
+                if fault.status not in _LEFT_OUT:
+                    raise
+                left_out[_LEFT_OUT[fault.status]] += 1
+            progress.say(f"{number} of {len(found)}")
+    finally:
+        progress.clear()
     return {
         "turns": turns,
         "left_out": left_out,
