@@ -668,6 +668,14 @@ def test_what_is_remembered_does_not_steer_the_terminal(
     assert not {"\x1b", "\x07", "\x9b"} & set(shown)
 
 
+def test_a_conversation_is_listed_by_the_name_that_it_is_asked_for_by(capsys: pytest.CaptureFixture[str]) -> None:
+    name = "agent:main:group:" + "0123456789" * 20 + "  thread"
+    found = {"data": [{"id": name, "turns": 2, "last_at": "now"}], "next_cursor": None}
+    with answering(whole(found)) as url:
+        assert main(["sessions", "--url", url]) == 0
+    assert capsys.readouterr().out == f"{name}  2  now\n"
+
+
 @pytest.mark.parametrize(
     "words",
     [("tasks", "list"), ("entities", "list"), ("artifacts", "list"), ("documents", "list"), ("sessions",),

@@ -15,7 +15,7 @@ from proxy.cli import why
 from proxy.cli.chat_words import printable
 from proxy.cli.client import CallFailed, Client, quoted
 from proxy.cli.progress import Progress
-from proxy.cli.shown import NONE, say_more, show, show_all, show_json
+from proxy.cli.shown import NONE, say_more, show, show_all, show_json, show_rows
 from proxy.cli.whole_file import whole_file
 
 _TEXT_CHARS = 100
@@ -137,7 +137,7 @@ def run_sessions(options: argparse.Namespace) -> int:
     client = Client(options)
     if options.session is None:
         answer = client.get("/memory/v1/sessions", {"limit": options.limit})
-        return show_json(answer) if options.json else _table(answer, answer["data"], ("id", "turns", "last_at"))
+        return show_json(answer) if options.json else _table(answer, answer["data"], ("turns", "last_at"))
     path = f"/memory/v1/sessions/{quoted(options.session)}"
     answer = client.get(path)
     if options.json:
@@ -166,7 +166,7 @@ def run_memories(options: argparse.Namespace) -> int:
             raise CallFailed("say which memory: --confirm, --reject, --delete and --undelete are of one, by its id")
         due = options.memory
         answer = client.get("/memory/v1/memories", {"limit": options.limit, "kind": options.kind, "due": due})
-        columns = ("id", "review_due_at", "why", "content") if due else ("id", "kind", "content")
+        columns = ("review_due_at", "why", "content") if due else ("kind", "content")
         rows: list[Mapping[str, Any]] = [
             {**one, "why": one["quarantine_reason"] or one["kind"]} for one in answer["data"]
         ]
@@ -190,10 +190,9 @@ def _done(what: str, answer: Mapping[str, Any]) -> int:
 
 
 def _table(page: Mapping[str, Any], rows: Sequence[Mapping[str, Any]], columns: tuple[str, ...]) -> int:
-    for row in rows:
-        show("  ".join(_short(str(row.get(column, ""))) for column in columns))
-    if not rows:
-        show(NONE)
+    """Each with its id as it is, so that it can be given to a command again."""
+    shown = ("  ".join((str(row.get("id", "")), *(_short(str(row.get(name, ""))) for name in columns))) for row in rows)
+    show_rows(shown if rows else (NONE,))
     say_more(page)
     return 0
 
