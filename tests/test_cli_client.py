@@ -136,6 +136,24 @@ def test_of_two_who_write_a_file_at_once_each_writes_a_whole_one(tmp_path: Path)
     assert (own.read_bytes(), len(list(tmp_path.iterdir()))) == (b"mine", 2)
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_an_export_that_is_ended_leaves_no_half_file(number: signal.Signals, tmp_path: Path) -> None:
+    """Words of a user would lie there, under a name that nobody looks for."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        heard = partial(signal.signal, number, signal.SIG_DFL)  # who runs the tests may ignore it
+        process = started("export", str(tmp_path / "out.ndjson"), "--url", url, preexec_fn=heard)
+        peer, _ = listener.accept()
+        with peer, process:
+            peer.sendall(NDJSON + CHUNK)
+            until = time.monotonic() + 20
+            while not list(tmp_path.iterdir()) and time.monotonic() < until:
+                time.sleep(0.05)
+            process.send_signal(number)
+            assert process.wait(20) == -number
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize("command", ["export", "import"])
 def test_a_page_of_another_server_is_no_export_and_no_import(
     command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -10,6 +10,8 @@ import argparse
 import os
 import secrets
 import shutil
+import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,13 +28,34 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
     target = path.resolve()
     scratch = target.with_name(f"{target.name}.{secrets.token_hex(4)}.part")
     try:
-        with scratch.open("xb") as file:
+        with _taken_along(scratch), scratch.open("xb") as file:
             if target.exists():
                 shutil.copymode(target, scratch)
             yield file
         scratch.replace(target)
     finally:
         scratch.unlink(missing_ok=True)
+
+
+@contextmanager
+def _taken_along(scratch: Path) -> Iterator[None]:
+    """Who ends this process by SIGTERM, or by closing its terminal, ends it as ever, and no half file is left."""
+
+    def end(number: int, _frame: object) -> None:
+        scratch.unlink(missing_ok=True)
+        signal.signal(number, signal.SIG_DFL)
+        signal.raise_signal(number)
+
+    ending = [one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) is signal.SIG_DFL]
+    if threading.current_thread() is not threading.main_thread():  # who else may not say what a signal does
+        ending = []
+    try:
+        for one in ending:
+            signal.signal(one, end)
+        yield
+    finally:
+        for one in ending:
+            signal.signal(one, signal.SIG_DFL)
 
 
 def file_to_write(text: str) -> Path:
