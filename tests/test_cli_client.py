@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+import tomllib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -564,6 +565,13 @@ def test_a_number_of_rows_that_can_be_none_is_wrong_usage(
     assert f"{count!r} is no whole number from 1 to 100000" in capsys.readouterr().err
 
 
+def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    package = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text())["project"]
+    assert (ended.value.code, capsys.readouterr().out) == (0, f"memory-proxy {package['version']}\n")
+
+
 @pytest.mark.parametrize("port", ["70000", "-1", "http"])
 def test_a_port_that_can_be_none_is_wrong_usage(port: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
@@ -661,6 +669,14 @@ REPLAYED: dict[str, Any] = {
 }
 
 
+def test_a_conversation_is_listed_by_the_name_that_it_is_asked_for_by(capsys: pytest.CaptureFixture[str]) -> None:
+    name = "agent:main:group:" + "0123456789" * 20 + "  thread"
+    found = {"data": [{"id": name, "turns": 2, "last_at": "now"}], "next_cursor": None}
+    with answering(whole(found)) as url:
+        assert main(["sessions", "--url", url]) == 0
+    assert capsys.readouterr().out == f"{name}  2  now\n"
+
+
 @pytest.mark.parametrize(
     ("words", "answer"),
     [
@@ -684,14 +700,6 @@ def test_what_is_remembered_does_not_steer_the_terminal(
     shown = capsys.readouterr().out
     assert "one \ufffd]0;owned\ufffd \ufffd2J two" in shown
     assert not {"\x1b", "\x07", "\x9b"} & set(shown)
-
-
-def test_a_conversation_is_listed_by_the_name_that_it_is_asked_for_by(capsys: pytest.CaptureFixture[str]) -> None:
-    name = "agent:main:group:" + "0123456789" * 20 + "  thread"
-    found = {"data": [{"id": name, "turns": 2, "last_at": "now"}], "next_cursor": None}
-    with answering(whole(found)) as url:
-        assert main(["sessions", "--url", url]) == 0
-    assert capsys.readouterr().out == f"{name}  2  now\n"
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -37,6 +38,7 @@ def build_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="memory-proxy", description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
     )
+    parser.add_argument("--version", action=_Version, nargs=0, help="say which version this is and exit")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (says, options) in COMMANDS.items():
         command = commands.add_parser(
@@ -46,6 +48,16 @@ def build_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
             options(command)
     _eval(commands)
     return parser
+
+
+class _Version(argparse.Action):
+    """Tells it, and looks for it only when it is asked for: that takes as long as all the rest of a parse."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        """Say it and end."""
+        version: str = importlib.import_module("importlib.metadata").version("vllm-memory-proxy")
+        sys.stdout.write(f"memory-proxy {version}\n")
+        parser.exit()
 
 
 def _does(parser: argparse.ArgumentParser, module: str, run: str) -> Any:
