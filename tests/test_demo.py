@@ -6,7 +6,9 @@ fetched it (127 MB) into the cache.
 
 from __future__ import annotations
 
+import argparse
 import asyncio
+import errno
 import hashlib
 import io
 import json
@@ -17,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -25,7 +27,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bench.fake_vllm.launch import running_fake_vllm
-from proxy.cli import demo_model
+from proxy.cli import demo_model, demo_story
 from proxy.cli.become import told_options
 from proxy.cli.demo_model import DemoFailed, demo_cache_dir, fetched_model, sweep
 from proxy.cli.demo_service import chosen_port
@@ -119,6 +121,32 @@ async def test_the_small_model_answers_from_memory() -> None:
     assert demo.returncode == 0, said
     assert "With memory the model knew" in said, said
     assert left_of(demo) == []
+
+
+class Closed(io.StringIO):
+    """A terminal that somebody has closed."""
+
+    def write(self, _: str) -> int:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+
+async def test_a_terminal_that_is_closed_ends_the_demo(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told by SIGHUP, and can be told nothing any more."""
+    ended = asyncio.Event()
+
+    async def told(*_: object) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(demo_story, "tell", told)
+    plan = plan_of(argparse.Namespace(port=0, data_dir=None, exit=False))
+    asyncio.get_running_loop().call_later(0.05, os.kill, os.getpid(), signal.SIGHUP)
+    with suppress(OSError):
+        async with asyncio.timeout(20):
+            await demo_story._until_signalled(plan, {}, Terminal(Closed(), live=True, steps=1))
+    assert ended.is_set()
 
 
 async def test_an_upstream_that_is_not_there_is_told_in_one_line(tmp_path: Path) -> None:

@@ -11,19 +11,20 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import errno
 import os
 import shutil
 import signal
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 import aiohttp
 
-from memory.at_terminal import at_terminal
+from memory.at_terminal import at_terminal, say_no_more
 from proxy.cli.become import hear_interrupts, told_options
 from proxy.cli.demo_model import MODEL_NAME, DemoFailed, demo_cache_dir, fetched_model, model_server, sweep
 from proxy.cli.demo_service import Service, chosen_port
@@ -40,6 +41,8 @@ STEPS = 6
 STOP_PATIENCE_S = 75.0
 FRESH = "memory-proxy-demo-"
 LOGS = "logs-"
+_GONE = frozenset({errno.EPIPE, errno.EIO})
+"""Whoever read the output, or the terminal it was shown on, is gone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +65,10 @@ def main(arguments: list[str]) -> int:
     except DemoFailed as fault:
         terminal.bad(f"\nmemory-proxy demo: {fault}")
         return 1
-    except BrokenPipeError:  # whoever read the output is gone
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as fault:
+        if fault.errno not in _GONE:
+            raise
+        say_no_more()
         return 1
 
 
@@ -84,10 +89,12 @@ async def _until_signalled(plan: Plan, environ: Mapping[str, str], terminal: Ter
     signalled = asyncio.Event()
 
     def stop() -> None:
-        if not signalled.is_set():
-            terminal.line("\nstopping …")
+        first = not signalled.is_set()
         signalled.set()
         story.cancel()
+        if first:
+            with suppress(OSError):  # a terminal that was closed is told nothing
+                terminal.line("\nstopping …")
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, stop)
