@@ -22,7 +22,7 @@ STEERS = st.text(
         st.sampled_from("\x1b\x9b\x9d\x90\x07\x08\r\x7f\u202e\u2066\u2069\u2028\U000e0041\ufff9[]0;31mHello"),
     )
 )
-OURS = ("\x1b[2m", "\x1b[1m", "\x1b[31m", "\x1b[0m", "\r\x1b[K")
+OURS = ("\x1b[2m", "\x1b[1m", "\x1b[31m", "\x1b[0m", "\r \r")
 
 
 def pieces(*deltas: dict[str, Any], done: bool = True) -> bytes:
@@ -118,7 +118,7 @@ def test_thoughts_stand_apart_from_the_answer() -> None:
     screen.said("\n\nYes.")
     screen.called('{"name":\n"x"}')
     screen.ended()
-    assert out.getvalue() == '…\r\x1b[K(thinking) Hm.\nYes.\ntool call: {"name": "x"}\n'
+    assert out.getvalue() == '…\r \r(thinking) Hm.\nYes.\ntool call: {"name": "x"}\n'
 
 
 # --- answers ---------------------------------------------------------------------------------------------------------

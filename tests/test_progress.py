@@ -19,7 +19,7 @@ import pytest
 from proxy.__main__ import main
 from proxy.cli import demo_terminal, forgetting
 from proxy.cli.client import Client
-from proxy.cli.progress import Progress
+from proxy.cli.progress import Progress, steers
 from tests.test_cli_bench import answering as chats
 from tests.test_cli_client import DOCUMENT, NDJSON, answering, whole
 
@@ -163,3 +163,16 @@ def test_a_line_of_wide_letters_does_not_wrap() -> None:
     with terminal() as shown:
         Progress().say("日本語" * 20)
         assert len(shown.rows()[0]) == (COLUMNS - 1) // 2
+
+
+@pytest.mark.parametrize(
+    ("environ", "does"),
+    [
+        ({}, True),
+        ({"TERM": "xterm-256color", "NO_COLOR": ""}, True),
+        ({"TERM": "dumb"}, False),
+        ({"NO_COLOR": "1"}, False),
+    ],
+)
+def test_a_terminal_that_knows_no_escapes_is_sent_none(environ: dict[str, str], does: bool) -> None:
+    assert steers(environ) is does

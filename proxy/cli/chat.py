@@ -28,6 +28,7 @@ from proxy.cli.chat_screen import Screen
 from proxy.cli.chat_talk import CommandRefused, Talk, heard
 from proxy.cli.chat_words import failure_words, remedy
 from proxy.cli.client import CallFailed, with_service
+from proxy.cli.progress import steers
 
 TEACHES: Final = """\
   memory-proxy chat                                   with the service on http://127.0.0.1:8080; /help lists commands
@@ -72,7 +73,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def run_chat(options: argparse.Namespace) -> int:
     """Talk until the end."""
     at_terminal = options.message is None and sys.stdin.isatty() and sys.stdout.isatty()
-    colour = at_terminal and not options.no_color and not os.environ.get("NO_COLOR")
+    colour = at_terminal and not options.no_color and steers(os.environ)
     for stream in (sys.stdin, sys.stdout, sys.stderr):  # what is not UTF-8, or cannot be shown, is a question mark
         stream.reconfigure(errors="replace")  # type: ignore[union-attr]
     screen = Screen(sys.stdout, sys.stderr, live=at_terminal, colour=colour)

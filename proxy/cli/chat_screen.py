@@ -16,7 +16,7 @@ from proxy.cli.chat_words import printable
 Style = Literal["plain", "dim", "bold", "bad"]
 _CODES: Final = {"plain": "", "dim": "\x1b[2m", "bold": "\x1b[1m", "bad": "\x1b[31m"}
 _END: Final = "\x1b[0m"
-_TAKE_BACK: Final = "\r\x1b[K"
+_TAKE_BACK: Final = "\r \r"  # of one column, on any terminal
 
 
 @dataclass(slots=True)

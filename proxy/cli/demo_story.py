@@ -30,6 +30,7 @@ from proxy.cli.demo_model import MODEL_NAME, DemoFailed, demo_cache_dir, fetched
 from proxy.cli.demo_service import Service, chosen_port
 from proxy.cli.demo_talk import Answer, Talk, shown_headers
 from proxy.cli.demo_terminal import Terminal
+from proxy.cli.progress import steers
 
 TOLD = (
     "Hello! My name is Ada.",
@@ -59,7 +60,7 @@ def main(arguments: list[str]) -> int:
     """Entry point of the process."""
     options = told_options(arguments[0])
     plan = plan_of(options)
-    terminal = Terminal(sys.stdout, sys.stdout.isatty() and "NO_COLOR" not in os.environ, STEPS)
+    terminal = Terminal(sys.stdout, sys.stdout.isatty() and steers(os.environ), STEPS)
     try:
         return asyncio.run(_until_signalled(plan, os.environ, terminal))
     except DemoFailed as fault:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+from collections.abc import Mapping
 from typing import Final, TextIO
 from unicodedata import east_asian_width
 
@@ -48,6 +49,13 @@ class Progress:
         if self._last:
             _write(("\r" if self._shown else "") + self._last + "\n")
         self._shown, self._last = 0, ""
+
+
+def steers(environ: Mapping[str, str]) -> bool:
+    """Whether a terminal is to be sent colours and what moves its cursor: not where it knows neither (TERM=dumb, as in
+    an editor), nor where nobody wants them (NO_COLOR, if it says anything).
+    """
+    return environ.get("TERM") != "dumb" and not environ.get("NO_COLOR")
 
 
 def fitted(text: str, stream: TextIO) -> str:
