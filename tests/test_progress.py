@@ -13,11 +13,15 @@ from argparse import Namespace
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, redirect_stderr, redirect_stdout
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from proxy.__main__ import main
 from proxy.cli import demo_terminal, forgetting
+from proxy.cli.chat_commands import COMMANDS, run_command
+from proxy.cli.chat_screen import Screen
 from proxy.cli.client import Client
 from proxy.cli.progress import Progress, steers
 from tests.test_cli_bench import answering as chats
@@ -163,6 +167,19 @@ def test_a_line_of_wide_letters_does_not_wrap() -> None:
     with terminal() as shown:
         Progress().say("日本語" * 20)
         assert len(shown.rows()[0]) == (COLUMNS - 1) // 2
+
+
+@pytest.mark.parametrize("columns", [40, 80, 200])
+def test_the_commands_of_a_talk_are_taught_in_lines_that_no_terminal_wraps(
+    columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", str(columns))
+    out = io.StringIO()
+    talk: Any = SimpleNamespace(screen=Screen(out, out, live=True, colour=False))
+    run_command(talk, "/help")
+    said = out.getvalue().splitlines()
+    assert max(map(len, said)) <= columns
+    assert all(any(line.startswith(name) for line in said) for name in COMMANDS)
 
 
 @pytest.mark.parametrize(

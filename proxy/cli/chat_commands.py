@@ -6,7 +6,9 @@ its words by CommandRefused, and leaves what the service refuses (CallFailed, Li
 
 from __future__ import annotations
 
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -22,6 +24,7 @@ from proxy.cli.forgetting import Planned, forget_by_api, plan_words
 SESSIONS_SHOWN: Final = 15
 MEMORIES_SHOWN: Final = 20
 _TEXT_CHARS: Final = 100
+_USAGE_CHARS: Final = 22
 _FORGETS: Final = {"memory": "memory", "session": "session", "source": "source_id", "query": "query", "user": "user",
                    "project": "project"}  # fmt: skip
 
@@ -226,9 +229,22 @@ def _undo(talk: Talk, words: str) -> None:
 
 
 def _help(talk: Talk, words: str) -> None:
-    width = max(len(f"{name} {command.usage}") for name, command in COMMANDS.items())
-    talk.screen.lines(f"{f'{name} {command.usage}':{width}}  {command.says}" for name, command in COMMANDS.items())
-    talk.screen.lines(("", *KEYS.splitlines()))
+    talk.screen.lines(taught(shutil.get_terminal_size().columns))
+
+
+def taught(columns: int) -> Iterator[str]:
+    """The commands and the keys, in lines that this terminal does not wrap."""
+    for name, command in COMMANDS.items():
+        usage = f"{name} {command.usage}".rstrip()
+        says = textwrap.wrap(command.says, max(16, columns - _USAGE_CHARS - 2))
+        if len(usage) > _USAGE_CHARS:
+            yield from textwrap.wrap(usage, columns)
+            usage = ""
+        for line in says:
+            yield f"{usage:{_USAGE_CHARS}}  {line}"
+            usage = ""
+    yield ""
+    yield from (line for one in KEYS.splitlines() for line in textwrap.wrap(one, columns))
 
 
 def _quit(talk: Talk, words: str) -> None:
