@@ -22,9 +22,10 @@ export PYTHONDONTWRITEBYTECODE :=
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
 
+# An environment without pip is what Debian leaves where python3-venv is missing: it is made again.
 $(VENV)/.installed: requirements.lock requirements-nodeps.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed, this is " + sys.version.split()[0] if sys.version_info < (3, 11) else 0)'
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) --version > /dev/null 2>&1 || $(PYTHON) -m venv $(VENV)
 	$(PIP) install -q $(PIP_FLAGS) --require-hashes -r requirements.lock
 	$(PIP) install -q $(PIP_FLAGS) --require-hashes --no-deps -r requirements-nodeps.lock
 	$(PIP) install -q $(PIP_FLAGS) --no-deps --no-build-isolation -e .

@@ -43,6 +43,55 @@ def test_make_targets_of_the_readme_exist(command: str) -> None:
     assert subprocess.run(words, cwd=ROOT, capture_output=True, timeout=60).returncode == 0
 
 
+def test_an_environment_without_pip_is_mended_by_the_next_install(tmp_path: Path) -> None:
+    """Where ensurepip is missing (Debian's python3-venv), `python -m venv` fails and leaves a Python without pip."""
+    python = tmp_path / "python"
+    python.write_text("""#!/bin/sh
+case "$*" in
+    "-m venv .venv") mkdir -p .venv/bin && cp "$0" .venv/bin/python && test -e apt && touch pip ;;
+    "-m pip"*) test -e pip || { echo "No module named pip" >&2; exit 1; } ;;
+esac
+""")
+    python.chmod(0o755)
+    for name in ("requirements.lock", "requirements-nodeps.lock", "pyproject.toml"):
+        (tmp_path / name).touch()
+    install = ["make", "-f", str(ROOT / "Makefile"), f"PYTHON={python}", "install"]
+    assert subprocess.run(install, cwd=tmp_path, capture_output=True, timeout=60).returncode != 0
+    (tmp_path / "apt").touch()  # apt-get install python3-venv
+    ran = subprocess.run(install, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+
+
+def headings(page: Path) -> set[str]:
+    """The anchors of a page, as GitHub makes them."""
+    found = re.findall(r"^#+ (.*)$", re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL), re.M)
+    return {re.sub(r"[^\w\- ]", "", one.lower()).replace(" ", "-") for one in found}
+
+
+def test_every_page_is_reached_from_the_readme_and_every_link_leads_somewhere() -> None:
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    reached = set[Path]()
+    for page in pages:
+        for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text()):
+            name, _, anchor = target.partition("#")
+            if target.startswith("http"):
+                continue
+            there = (page.parent / name).resolve() if name else page
+            assert there.exists(), (page.name, target)
+            assert not anchor or anchor in headings(there), (page.name, target)
+            if page == pages[0]:
+                reached.add(there)
+    assert {page for page in pages[1:] if page.parent.name == "docs"} <= reached
+
+
+def test_the_page_of_benchmarks_makes_the_directories_that_it_writes_to() -> None:
+    """The benchmarks refuse a file whose directory is not there: half an hour later it would be too late."""
+    page = (ROOT / "docs" / "benchmarks.md").read_text()
+    shell = "".join(re.findall(r"^```sh\n(.*?)^```", page, re.MULTILINE | re.DOTALL))
+    written = {str(Path(file).parent) for file in re.findall(r"--(?:json|plot) (\S+)", shell)}
+    assert written <= {".", *re.findall(r"^mkdir -p (\S+)$", shell, re.MULTILINE)}
+
+
 def test_the_page_of_backups_names_what_a_backup_must_have() -> None:
     table = (ROOT / "docs" / "backup.md").read_text().partition("## A copy")[0]
     assert f"`{effective_journal(Settings(), Path('DIR'))}`" in table
