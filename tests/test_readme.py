@@ -84,6 +84,13 @@ def test_every_page_is_reached_from_the_readme_and_every_link_leads_somewhere() 
     assert {page for page in pages[1:] if page.parent.name == "docs"} <= reached
 
 
+def test_what_a_page_sends_as_a_header_is_what_a_header_may_hold() -> None:
+    """A name with a blank is percent-encoded there; as it is, the answer is 400."""
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    sent = [one for page in pages for one in re.findall(r'"X-Memory-[A-Za-z-]+": "([^"]*)"', page.read_text())]
+    assert sent and [one for one in sent if not re.fullmatch(r"[!-~]+", one)] == []
+
+
 def test_the_page_of_benchmarks_makes_the_directories_that_it_writes_to() -> None:
     """The benchmarks refuse a file whose directory is not there: half an hour later it would be too late."""
     page = (ROOT / "docs" / "benchmarks.md").read_text()

@@ -25,7 +25,8 @@ TEACHES: Final = """\
   memory-proxy checkpoint branch "before the move" "plan B"
   memory-proxy checkpoint delete "before the move"          undelete brings it back within 30 days
 
-A client names one with the header X-Memory-Checkpoint, or {"memory": {"checkpoint": NAME}} in its body.
+A client names one with the header X-Memory-Checkpoint: before%20the%20move, or {"memory": {"checkpoint": NAME}} in its
+body.
 """
 PATH: Final = "/memory/v1/checkpoints"
 
