@@ -165,6 +165,14 @@ def test_the_doctor_says_what_was_counted_and_warns_of_lost_prefixes() -> None:
     assert finding_of(exposed(metrics)).level == "warn"
 
 
+def test_the_doctor_draws_nothing_from_a_first_conversation() -> None:
+    metrics = Metrics()
+    metrics.prompt_cached_expected.inc(71)
+    metrics.prompt_cached.labels("client", "later").inc(48)
+    told = finding_of(exposed(metrics))
+    assert (told.level, told.mend) == ("ok", "")
+
+
 async def test_the_doctor_says_that_no_service_answers() -> None:
     settings = Settings.model_validate({"listen": {"port": free_port()}})
     [told] = await cache_with_memory(settings)

@@ -18,6 +18,8 @@ from proxy.cli.checks import Finding, Findings
 WHAT: Final = "cache with memory"
 # Below this a prefix is lost somewhere: the estimate alone is wrong by a block a request, some hundredths.
 SHARE_WARN: Final = 0.9
+# Of fewer tokens a block is no hundredth: 64 cached of 71 expected is all that blocks of 16 can hold.
+TOKENS_JUDGED: Final = 1_000
 _TIMEOUT: Final = aiohttp.ClientTimeout(total=5)
 _BYTES_MAX: Final = 4_194_304
 _COUNT: Final = re.compile(r"^memory_proxy_(prompt_\w+)_total(?:\{(.*)\})? (\S+)$", re.MULTILINE)
@@ -51,5 +53,7 @@ def finding_of(metrics: str) -> Finding:
     found = f"{cached:,.0f} of the clients' prompt tokens were cached, {expected:,.0f} expected without memory"
     if cached >= SHARE_WARN * expected:
         return Finding("ok", WHAT, found)
+    if expected < TOKENS_JUDGED:
+        return Finding("ok", WHAT, f"{found}: too few to tell")
     mend = "vLLM's cache is too small for its load, or prefixes are lost: docs/metrics.md, python -m bench.prefix_cache"
     return Finding("warn", WHAT, found, mend)
