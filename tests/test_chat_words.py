@@ -217,6 +217,12 @@ def test_the_status_line_says_what_memory_did(headers: dict[str, str], says: str
     assert status_line(headers, 0.5, "on") == says
 
 
+def test_a_script_is_told_of_no_command_that_only_a_talk_has() -> None:
+    headers = {"status": "injected", "count": "1", "tokens": "9", "retrieval": "r1"}
+    said = status_line(headers, 0.5, "on", in_talk=False)
+    assert "/why" not in said and "memory-proxy search --retrieval r1" in said
+
+
 @given(st.dictionaries(st.sampled_from(["status", "count", "kept", "tokens", "millis", "capture"]), st.text()))
 def test_any_header_makes_one_line(headers: dict[str, str]) -> None:
     assert status_line(headers, 1.0, "on").startswith("memory: ")

@@ -84,7 +84,8 @@ class Talk:
             self.conversation.answered(question, said, memory) if kept else self.conversation.failed(question)
         )
         if kept:
-            self.screen.note(status_line(memory, time.monotonic() - began, self.conversation.mode))
+            took_s, live = time.monotonic() - began, self.screen.live
+            self.screen.note(status_line(memory, took_s, self.conversation.mode, in_talk=live))
         return whole
 
     def models(self, timeout_s: float = MODELS_S) -> list[str]:

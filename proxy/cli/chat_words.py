@@ -108,7 +108,7 @@ def remedy(code: str) -> str:
     return _REMEDIES.get(code, "")
 
 
-def status_line(memory: Mapping[str, str], seconds: float, mode: str) -> str:
+def status_line(memory: Mapping[str, str], seconds: float, mode: str, *, in_talk: bool = True) -> str:
     """What memory did for an answer, by its X-Memory-* headers (names without the prefix, small)."""
     parts = [_placed(memory)]
     if (reason := _parameter(memory.get("status", ""), "reason")) is not None:
@@ -119,7 +119,9 @@ def status_line(memory: Mapping[str, str], seconds: float, mode: str) -> str:
         parts.append(f"{millis} ms")
     if (kept := _kept(memory.get("capture"), mode)) is not None:
         parts.append(kept)
-    why = "; /why shows it" if memory.get("retrieval") and _begins(memory, "injected") else ""
+    retrieval = memory.get("retrieval") if _begins(memory, "injected") else None
+    shows = "/why" if in_talk else f"`memory-proxy search --retrieval {retrieval}`, as the same user,"
+    why = f"; {shows} shows it" if retrieval else ""
     return f"memory: {', '.join(part for part in parts if part)}{why} · {seconds:.1f} s in all"
 
 
