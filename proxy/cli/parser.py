@@ -15,6 +15,7 @@ from typing import Any, Final, TypeAlias
 
 from proxy.cli import evaluate
 from proxy.cli.client import with_service as _with_service
+from proxy.cli.help_text import Teaching
 from proxy.cli.whole_file import file_to_write
 
 _DESCRIPTION = """\
@@ -35,15 +36,11 @@ _PORT_MAX: Final = 65_535
 
 def build_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
     """The command line, with the options of the command that `words` begin with; None: of all commands."""
-    parser = argparse.ArgumentParser(
-        prog="memory-proxy", description=_DESCRIPTION, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(prog="memory-proxy", description=_DESCRIPTION, formatter_class=Teaching)
     parser.add_argument("--version", action=_Version, nargs=0, help="say which version this is and exit")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (says, options) in COMMANDS.items():
-        command = commands.add_parser(
-            name, help=says, description=says, formatter_class=argparse.RawDescriptionHelpFormatter
-        )
+        command = commands.add_parser(name, help=says, description=says, formatter_class=Teaching)
         if words is None or name in words[:1]:
             options(command)
     _eval(commands)

@@ -1,0 +1,49 @@
+"""What `--help` teaches is read at any terminal: no word is broken, and a command stays one that can be copied."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator
+
+import pytest
+
+from proxy.cli.help_text import fitting
+from proxy.cli.parser import build_parser
+
+
+def taught() -> Iterator[str]:
+    """What the commands teach beside their options."""
+    parser = build_parser()
+    (verbs,) = (one for one in parser._actions if isinstance(one, argparse._SubParsersAction))
+    for one in (parser, *verbs.choices.values()):
+        yield from (text for text in (one.description, one.epilog) if text)
+
+
+@pytest.mark.parametrize("columns", [40, 60, 78, 200])
+def test_only_a_command_is_longer_than_the_terminal_is_wide(columns: int) -> None:
+    for text in taught():
+        shown = list(fitting(text, columns))
+        assert " ".join(shown).split() == text.split()
+        assert [line for line in shown if len(line) > columns and not line.startswith("  ")] == []
+        assert set(shown) == set(text.splitlines()) or max(map(len, text.splitlines())) > columns
+
+
+def test_what_a_command_does_goes_below_it_where_there_is_no_room_beside_it() -> None:
+    text = """\
+  memory-proxy key list                  by prefix
+  memory-proxy key revoke laptop         refused everywhere within a second
+
+Beside a service that runs:
+the secret is shown once."""
+    assert list(fitting(text, 60)) == [
+        "  memory-proxy key list                  by prefix",
+        "  memory-proxy key revoke laptop",
+        "      refused everywhere within a second",
+        "",
+        "Beside a service that runs: the secret is shown once.",
+    ]
+
+
+def test_help_fits_a_terminal_of_eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    assert max(map(len, build_parser([]).format_help().splitlines())) <= 80
