@@ -29,6 +29,7 @@ from proxy.__main__ import main
 from proxy.cli import forget, redact, reembed
 from proxy.cli.verbs import key_value
 from proxy.cli.whole_file import whole_file
+from tests.at_terminal import at_terminal
 
 NDJSON = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n"
 LINE = b'{"type":"turn","content":"one"}\n'
@@ -724,6 +725,22 @@ def test_nor_does_an_answer_as_it_is_which_stays_the_same_json(
     shown = capsys.readouterr().out
     assert json.loads(shown) == answer and "Žiga" in shown
     assert shown.encode() and not {"\x1b", "\x07", "\x9b", "\x7f"} & set(shown)
+
+
+@pytest.mark.parametrize("command", [("export",), ("replay", "r1")])
+def test_nor_do_bytes_as_they_went_where_a_person_reads_them(command: tuple[str, ...], tmp_path: Path) -> None:
+    said = '{"content":"one \x9b2J two"}'
+    line = f"{said}\n".encode()
+    answer = NDJSON + b"%x\r\n%s\r\n0\r\n\r\n" % (len(line), line)
+    if command[0] == "replay":
+        answer = whole({"request": said, "identical": True, "sha256_sent": "0"})
+    words = [sys.executable, "-P", "-m", "proxy", *command]
+    with answering(answer) as url:
+        with at_terminal([*words, "--url", url], os.environ, tmp_path) as terminal:
+            assert terminal.ended() == 0
+        assert "\x9b" not in terminal.raw and said.replace("\x9b", "\\u009b") in terminal.raw
+        ran = subprocess.run([*words, "--url", url], cwd=tmp_path, capture_output=True, check=True)
+        assert ran.stdout.strip() == said.encode()
 
 
 def test_a_title_makes_no_row_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:

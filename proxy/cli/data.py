@@ -15,7 +15,7 @@ from proxy.cli import why
 from proxy.cli.chat_words import printable
 from proxy.cli.client import CallFailed, Client, quoted
 from proxy.cli.progress import Progress
-from proxy.cli.shown import NONE, say_more, show, show_all, show_json, show_rows
+from proxy.cli.shown import NONE, say_more, show, show_all, show_json, show_raw, show_rows
 from proxy.cli.whole_file import whole_file
 
 _TEXT_CHARS = 100
@@ -86,11 +86,12 @@ def run_import(options: argparse.Namespace) -> int:
 def run_export(options: argparse.Namespace) -> int:
     """Write the scope's lines."""
     with ExitStack() as stack:
-        target = sys.stdout.buffer if options.file == "-" else stack.enter_context(whole_file(Path(options.file)))
+        file = None if options.file == "-" else stack.enter_context(whole_file(Path(options.file)))
+        write: Callable[[bytes], object] = show_raw if file is None else file.write
         count = 0
         path = "/memory/v1/export?of=user" if options.everything else "/memory/v1/export"
         for raw in Client(options).lines("GET", path):
-            target.write(raw)
+            write(raw)
             count += 1
     sys.stderr.write(f"{count} lines\n")
     return 0

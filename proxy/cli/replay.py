@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from proxy.cli.become import become
 from proxy.cli.client import CallFailed, Client, quoted
-from proxy.cli.shown import show, show_json
+from proxy.cli.shown import show, show_json, show_raw
 
 TEACHES: Final = """\
   memory-proxy replay ID                             the body as it went, on stdout; whether it is, on stderr
@@ -76,7 +76,7 @@ def _one(options: argparse.Namespace) -> int:
     elif what_if:
         show(*_difference(answer))
     else:
-        sys.stdout.buffer.write(answer["request"].encode())
+        show_raw(answer["request"].encode())
         sys.stdout.flush()
         same = "byte for byte what went upstream" if answer["identical"] else f"NOT what went: {answer['missing']}"
         sys.stderr.write(f"memory-proxy: {same}, sha256 {answer['sha256_sent']}\n")

@@ -34,10 +34,19 @@ def show_all(lines: Iterable[str]) -> None:
 
 
 def show_json(answer: Any) -> int:
-    """Write an answer as it is, for a program or a person; 0. What steers a terminal is written by its number."""
-    said = json.dumps(answer, indent=2, ensure_ascii=False)
-    sys.stdout.write(_STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", said) + "\n")
+    """Write an answer as it is, for a program or a person; 0."""
+    sys.stdout.write(harmless(json.dumps(answer, indent=2, ensure_ascii=False)) + "\n")
     return 0
+
+
+def harmless(said: str) -> str:
+    """The same JSON, with what steers a terminal written by its number."""
+    return _STEERING.sub(lambda found: f"\\u{ord(found[0]):04x}", said)
+
+
+def show_raw(said: bytes) -> None:
+    """Write JSON to its byte; where a person reads it, in a form that steers no terminal."""
+    sys.stdout.buffer.write(harmless(said.decode(errors="replace")).encode() if sys.stdout.isatty() else said)
 
 
 def say_more(page: Mapping[str, Any]) -> None:
