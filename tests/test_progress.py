@@ -8,6 +8,8 @@ import io
 import os
 import re
 import struct
+import subprocess
+import sys
 import termios
 from argparse import Namespace
 from collections.abc import Iterator
@@ -125,6 +127,22 @@ def test_elsewhere_than_at_a_terminal_progress_is_a_line_now_and_then_and_the_la
     with answering(lines(*steps, b'{"accepted":50,"done":50,"failed":0,"complete":true}')) as url:
         assert main(["import", str(tmp_path / "past.ndjson"), "--url", url]) == 0
     assert capsys.readouterr().err == "accepted 0  done 0  failed 0\naccepted 50  done 50  failed 0\n"
+
+
+def test_an_import_goes_on_where_its_terminal_is_gone(tmp_path: Path) -> None:
+    """As one does that was sent into the background by who then closed the terminal."""
+    (tmp_path / "past.ndjson").write_text("{}\n")
+    master, slave = os.openpty()
+    said = lines(
+        b'{"accepted":1,"done":0,"failed":0}',
+        b'{"accepted":1,"done":1,"failed":0,"complete":true}',
+    )
+    with answering(said) as url:
+        words = [sys.executable, "-P", "-m", "proxy", "import", str(tmp_path / "past.ndjson"), "--url", url]
+        with subprocess.Popen(words, stderr=slave) as process:
+            os.close(slave)
+            os.close(master)
+            assert process.wait(60) == 0
 
 
 def test_who_leaves_an_import_is_told_what_stands(

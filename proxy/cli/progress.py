@@ -75,5 +75,9 @@ def _width(text: str) -> int:
 
 
 def _write(text: str) -> None:
-    sys.stderr.write(text)
-    sys.stderr.flush()
+    """Nobody's work ends because its progress cannot be shown, as on a terminal that was closed behind it."""
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
