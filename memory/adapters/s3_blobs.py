@@ -60,22 +60,7 @@ class S3Blobs:
     def __init__(self, where: Bucket, staging: Path) -> None:
         self._bucket, self._prefix = where.bucket, where.prefix.strip("/")
         self._staging = DirectoryBlobs(staging)
-        # A server that knows S3 of before 2025 refuses what boto3 adds by itself; what is sealed proves itself.
-        settings = Config(
-            retries={"max_attempts": 3, "mode": "standard"},
-            connect_timeout=5,
-            read_timeout=30,
-            request_checksum_calculation="when_required",
-            response_checksum_validation="when_required",
-        )
-        self._s3: Any = boto3.client(
-            "s3",
-            endpoint_url=where.url,
-            region_name=where.region,
-            aws_access_key_id=where.access_key,
-            aws_secret_access_key=where.secret_key,
-            config=settings,
-        )
+        self._s3 = _client(where, tries=3, answer_s=30)
         self._s3.meta.events.register("before-sign.s3.DeleteObjects", _with_md5)
 
     @asynccontextmanager
@@ -212,6 +197,35 @@ class S3Blobs:
                 done = self._s3.delete_objects(Bucket=self._bucket, Delete={"Objects": objects, "Quiet": True})
             if done.get("Errors"):
                 raise StoreUnavailable(f"{len(done['Errors'])} files could not be removed from the bucket")
+
+
+def look_at(where: Bucket) -> None:
+    """Ask for one name in the bucket, once. Blocking, 10 s at most. Raises StoreUnavailable."""
+    client = _client(where, tries=1, answer_s=5)
+    try:
+        with _told():
+            client.list_objects_v2(Bucket=where.bucket, Prefix=where.prefix, MaxKeys=1)
+    except NotFound as fault:  # nothing was asked for by its name
+        raise StoreUnavailable("there is no such bucket, or no S3-compatible service") from fault
+
+
+def _client(where: Bucket, *, tries: int, answer_s: float) -> Any:
+    # A server that knows S3 of before 2025 refuses what boto3 adds by itself; what is sealed proves itself.
+    settings = Config(
+        retries={"max_attempts": tries, "mode": "standard"},
+        connect_timeout=5,
+        read_timeout=answer_s,
+        request_checksum_calculation="when_required",
+        response_checksum_validation="when_required",
+    )
+    return boto3.client(
+        "s3",
+        endpoint_url=where.url,
+        region_name=where.region,
+        aws_access_key_id=where.access_key,
+        aws_secret_access_key=where.secret_key,
+        config=settings,
+    )
 
 
 def _with_md5(request: Any, **_: object) -> None:

@@ -88,16 +88,16 @@ async def upstream(settings: Settings, *, probe: bool) -> Findings:
             findings.append(_request_ids(health, tag))
             findings.extend(await _probed(asking, name) if probe else _not_probed())
         except (aiohttp.ClientError, TimeoutError, OSError) as fault:
-            reason = _reason(fault)
             mend = (
                 "start it (`vllm serve MODEL --port 8000`), or name it with --upstream (or upstream.url); "
                 "memory-proxy starts without it and answers 502 until it is there"
             )
-            return [Finding("FAIL", "upstream", f"{settings.upstream.url} does not answer: {reason}", mend)]
+            return [Finding("FAIL", "upstream", f"{settings.upstream.url} does not answer: {reason(fault)}", mend)]
     return findings
 
 
-def _reason(fault: Exception) -> str:
+def reason(fault: Exception) -> str:
+    """Why a server did not answer, in a few words."""
     cause = getattr(fault, "os_error", fault)
     return getattr(cause, "strerror", None) or str(cause) or f"no answer within {ASK_TIMEOUT_S:g} s"
 

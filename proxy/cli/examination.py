@@ -19,13 +19,14 @@ from memory.config import ENV_PREFIX, Settings, data_dir_of, fields_of
 from memory.config_file import parse_config
 from memory.config_text import is_secret
 from memory.errors import ConfigInvalid
-from proxy.cli import check_cache, check_machine, check_model, check_start, check_stores, check_upstream
+from proxy.cli import check_cache, check_machine, check_model, check_others, check_start, check_stores, check_upstream
 from proxy.cli.become import hear_interrupts, told_options
 from proxy.cli.checks import Check, Finding, Findings, as_json, as_text, failed, findings_of, in_thread
 from proxy.cli.serve import settings_of
 
 MODEL_BOUND_S = 120.0
 PROBE_BOUND_S = 240.0
+SEARCH_BOUND_S = 65.0  # outside.search_s is 60 at most
 
 
 def main(arguments: list[str]) -> int:
@@ -98,6 +99,11 @@ def checks_of(options: Namespace, environ: Mapping[str, str]) -> list[Check]:
         in_thread("tokenizer", partial(check_model.tokenizer, settings)),
         Check("upstream", partial(check_upstream.upstream, servers, probe=probe), PROBE_BOUND_S if probe else 40.0),
         Check("cache with memory", partial(check_cache.cache_with_memory, settings)),
+        in_thread("files", partial(check_others.files, root, settings)),
+        Check("upstream.metrics_urls", partial(check_others.watched, settings)),
+        Check("chat model", partial(check_others.chat_model, servers)),
+        Check("web search", partial(check_others.search, settings), SEARCH_BOUND_S),
+        Check("trace collector", partial(check_others.collector, settings, environ)),
     ]
 
 
