@@ -6,6 +6,7 @@ import argparse
 from typing import Final
 
 from proxy.cli.beside import run_beside
+from proxy.cli.heeded import refuse_unheeded
 
 TEACHES: Final = """\
 examples
@@ -17,10 +18,15 @@ Write the head that `verify` says down elsewhere: rows cut off at the end togeth
 Without the key ring of the service (DIR/master.key) a chain can be neither verified nor forged.
 """
 _PASSED_ON: Final = ("tenant", "action", "actor", "id", "head", "limit")
+_OF_LIST: Final = ("action", "actor", "id", "limit")
 
 
 def run_audit(options: argparse.Namespace) -> int:
-    """Verify or list; takes the place of this process."""
+    """Verify or list; takes the place of this process. Raises CallFailed."""
+    if options.what == "verify":
+        refuse_unheeded(options, "audit list", *_OF_LIST)
+    else:
+        refuse_unheeded(options, "audit verify", "head")
     given = {name: getattr(options, name) for name in _PASSED_ON}
     words = [f"--{name}={value}" for name, value in given.items() if value is not None]
     return run_beside(options, ["audit", "--mode", options.what, *words, *(["--json"] if options.json else [])])

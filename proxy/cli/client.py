@@ -20,6 +20,8 @@ from urllib.parse import quote, urlencode, urlsplit
 from proxy.cli.chat_words import printable
 
 KEY_VARIABLE: Final = "MEMORY_PROXY_KEY"
+URL: Final = "http://127.0.0.1:8080"
+"""Where a service is that no option names."""
 _KEY: Final = re.compile(r"[!-~]+", re.ASCII)
 _PIECE_BYTES: Final = 65_536
 _NDJSON: Final = "application/x-ndjson"
@@ -54,7 +56,7 @@ class _Said(dict[str, Any]):
 
 def with_service(parser: argparse.ArgumentParser) -> None:
     """The options of a command that speaks to a running service: where it is, whose memory, with which key."""
-    parser.add_argument("--url", default="http://127.0.0.1:8080", help="the running proxy (default %(default)s)")
+    parser.add_argument("--url", default=URL, help="the running proxy (default %(default)s)")
     parser.add_argument("--user", help="whose memory (X-Memory-User)")
     parser.add_argument("--project", help="project scope (X-Memory-Project)")
     parser.add_argument("--agent", help="agent namespace (X-Memory-Agent)")

@@ -14,11 +14,14 @@ from typing import IO, Any
 from proxy.cli import why
 from proxy.cli.chat_words import printable
 from proxy.cli.client import CallFailed, Client, quoted
+from proxy.cli.heeded import refuse_unheeded
 from proxy.cli.progress import Progress
 from proxy.cli.shown import NONE, say_more, show, show_all, show_json, show_raw, show_rows
 from proxy.cli.whole_file import whole_file
 
 _TEXT_CHARS = 100
+_ROWS = 50
+_CANDIDATES = 10
 _SHOWN_EACH_S = 0.5
 _SHOWN_FROM_BYTES = 1_000_000
 
@@ -85,6 +88,8 @@ def run_import(options: argparse.Namespace) -> int:
 @_failing_kindly
 def run_export(options: argparse.Namespace) -> int:
     """Write the scope's lines."""
+    if options.everything:
+        refuse_unheeded(options, "an export of one scope; --everything has all of the user's", "project", "agent")
     with ExitStack() as stack:
         file = None if options.file == "-" else stack.enter_context(whole_file(Path(options.file)))
         write: Callable[[bytes], object] = show_raw if file is None else file.write
@@ -103,8 +108,10 @@ def run_search(options: argparse.Namespace) -> int:
     if (options.query is None) == (options.retrieval is None):
         raise CallFailed("give a question, or --retrieval with the id of X-Memory-Retrieval")
     if options.retrieval is not None:
+        refuse_unheeded(options, "a question", "k")
         return _retrieval(Client(options), options.retrieval, as_json=options.json)
-    asked = {"query": options.query, "k": options.k, "explain": options.explain}
+    k = _CANDIDATES if options.k is None else options.k
+    asked = {"query": options.query, "k": k, "explain": options.explain}
     answer = Client(options).send("POST", "/memory/v1/search", asked)
     if options.json:
         return show_json(answer)
@@ -137,8 +144,9 @@ def run_sessions(options: argparse.Namespace) -> int:
     """List conversations, or show the turns of one."""
     client = Client(options)
     if options.session is None:
-        answer = client.get("/memory/v1/sessions", {"limit": options.limit})
+        answer = client.get("/memory/v1/sessions", {"limit": _rows(options)})
         return show_json(answer) if options.json else _table(answer, answer["data"], ("turns", "last_at"))
+    refuse_unheeded(options, "the list of conversations", "limit")
     path = f"/memory/v1/sessions/{quoted(options.session)}"
     answer = client.get(path)
     if options.json:
@@ -166,26 +174,33 @@ def run_memories(options: argparse.Namespace) -> int:
         if options.confirm or options.reject or options.delete or options.undelete:
             raise CallFailed("say which memory: --confirm, --reject, --delete and --undelete are of one, by its id")
         due = options.memory
-        answer = client.get("/memory/v1/memories", {"limit": options.limit, "kind": options.kind, "due": due})
+        answer = client.get("/memory/v1/memories", {"limit": _rows(options), "kind": options.kind, "due": due})
         columns = ("review_due_at", "why", "content") if due else ("kind", "content")
         rows: list[Mapping[str, Any]] = [
             {**one, "why": one["quarantine_reason"] or one["kind"]} for one in answer["data"]
         ]
         return show_json(answer) if options.json else _table(answer, rows, columns)
+    refuse_unheeded(options, "the list of memories", "kind", "limit")
     path = f"/memory/v1/memories/{quoted(options.memory)}"
     if options.confirm or options.reject:
         status = "confirmed" if options.confirm else "rejected"
         known = client.get(path)
         changed = client.send("PATCH", path, {"validation_status": status}, version=known["version"])
-        return _done(status, changed)
+        return _done(status, changed, as_json=options.json)
     if options.delete:
-        return _done("hidden", client.send("DELETE", path))
+        return _done("hidden", client.send("DELETE", path), as_json=options.json)
     if options.undelete:
-        return _done("shown again", client.send("POST", f"{path}/undelete"))
+        return _done("shown again", client.send("POST", f"{path}/undelete"), as_json=options.json)
     return show_json(client.get(path))
 
 
-def _done(what: str, answer: Mapping[str, Any]) -> int:
+def _rows(options: argparse.Namespace) -> int:
+    return _ROWS if options.limit is None else int(options.limit)
+
+
+def _done(what: str, answer: Mapping[str, Any], *, as_json: bool) -> int:
+    if as_json:
+        return show_json(answer)
     show(f"{what}: {answer['id']}")
     return 0
 

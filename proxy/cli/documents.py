@@ -15,6 +15,7 @@ from typing import Any, Final
 
 from proxy.cli.chat_words import printable
 from proxy.cli.client import CallFailed, Client, quoted
+from proxy.cli.heeded import refuse_unheeded
 from proxy.cli.progress import Progress
 from proxy.cli.shown import NONE, say_more, show, show_json
 from proxy.cli.why import short
@@ -82,6 +83,8 @@ def _add(client: Client, options: argparse.Namespace) -> int:
     """Each file in turn; those behind one that is refused are sent all the same."""
     if options.save == "session" and not options.session:
         raise CallFailed("--save session is of a conversation; name it with --session")
+    if options.session is None:
+        refuse_unheeded(options, "--session", "inline")
     if options.name is not None and len(options.files) > 1:
         raise CallFailed("--name is for one file; give one")
     failed = 0

@@ -14,6 +14,7 @@ import json
 import os
 import sys
 from pathlib import Path
+from typing import Final
 from uuid import UUID
 
 from memory.config import data_dir_of
@@ -22,8 +23,9 @@ from memory.erasure.receipt import is_genuine, public_key
 from memory.errors import ConfigInvalid, StartFailed
 from memory.master import ENVIRONMENT, RECEIPTS, is_there, master_key
 from proxy.cli.beside import run_beside
-from proxy.cli.client import CallFailed, Client
+from proxy.cli.client import URL, CallFailed, Client
 from proxy.cli.forgetting import Planned, forget_by_api, plan_words
+from proxy.cli.heeded import refuse_unheeded
 from proxy.cli.progress import Progress
 from proxy.cli.serve import settings_of
 from proxy.cli.shown import show_json
@@ -34,13 +36,16 @@ dump, and what was sealed can never be opened. --scrub also takes it out of the 
 rewrites Valkey's log and every table, drops the write-ahead log behind them, and looks through every file. With an
 external database that is its administrator's to do; the command says what.
 """
+_OF_FORGETTING: Final = ("dry_run", "yes", "scrub", "as_user", "as_project", "as_agent", "tenant", "url", "key")
 
 
 def run_forget(options: argparse.Namespace) -> int:
     """Forget, rehearse it, or verify a receipt."""
     try:
         if options.verify is not None:
+            refuse_unheeded(options, "what is to be forgotten, and --verify without it", *_OF_FORGETTING)
             return _verify(options)
+        refuse_unheeded(options, "--verify", "public_key")
         given = [(kind, value) for kind in KINDS if (value := getattr(options, f"forget_{kind}")) is not None]
         if len(given) != 1:
             raise CallFailed("name exactly one of --user, --project, --session, --memory, --source and --query")
@@ -48,7 +53,9 @@ def run_forget(options: argparse.Namespace) -> int:
         if options.tenant is not None and not options.scrub:
             raise CallFailed("--tenant goes with --scrub; without it the tenant is that of --key")
         if options.scrub:
+            refuse_unheeded(options, "forget without --scrub, which is about the service on --data-dir", "url", "key")
             return _scrub(options, kind, value)
+        refuse_unheeded(options, "--scrub or --verify; without them --url says which service", "config", "data_dir")
         return _by_api(options, kind, value)
     except (CallFailed, OSError, ValueError, ConfigInvalid, StartFailed) as fault:
         sys.stderr.write(f"memory-proxy: {fault}\n")
@@ -143,4 +150,4 @@ def _own_keys(options: argparse.Namespace) -> list[str]:
 
 def _as_caller(options: argparse.Namespace) -> argparse.Namespace:
     names = {"user": options.as_user, "project": options.as_project, "agent": options.as_agent}
-    return argparse.Namespace(url=options.url, key=options.key, **names)
+    return argparse.Namespace(url=URL if options.url is None else options.url, key=options.key, **names)

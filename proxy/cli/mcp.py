@@ -103,5 +103,8 @@ def run_mcp(options: argparse.Namespace) -> int:
     if find_spec("mcp") is None:
         sys.stderr.write(f"memory-proxy: {MISSING}\n")
         return 1
+    if options.allow_host and options.http is None:
+        sys.stderr.write("memory-proxy: --allow-host goes with --http\n")
+        return 1
     code: int = importlib.import_module(SERVER).run(options, os.environ)
     return code

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from proxy.cli import evaluate
+from proxy.cli.client import URL
 from proxy.cli.client import with_service as _with_service
 from proxy.cli.help_text import Teaching
 from proxy.cli.whole_file import file_to_write
@@ -111,6 +112,13 @@ def _with_settings(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--data-dir", metavar="DIR", help="where databases, keys and spool live")
 
 
+def _beside(parser: argparse.ArgumentParser) -> None:
+    """The options of a command about the service on a data directory, whose other settings that service has."""
+    parser.add_argument("--config", type=Path, metavar="FILE", help="configuration file of the service")
+    parser.add_argument("--data-dir", metavar="DIR", help="data directory of the running service")
+    parser.set_defaults(upstream=None, host=None, port=None)
+
+
 def _serve(parser: argparse.ArgumentParser) -> None:
     _does(parser, "serve", "run_serve")
     _with_settings(parser)
@@ -158,7 +166,7 @@ def _export(parser: argparse.ArgumentParser) -> None:
 def _search(parser: argparse.ArgumentParser) -> None:
     _does(parser, "data", "run_search")
     parser.add_argument("query", nargs="?", help="the question")
-    parser.add_argument("-k", type=int, default=10, help="how many (default %(default)s)")
+    parser.add_argument("-k", type=int, help="how many (default 10)")
     parser.add_argument(
         "--explain", action="store_true", help="show what each score is made of, and why it is admitted or not"
     )
@@ -172,7 +180,7 @@ def _search(parser: argparse.ArgumentParser) -> None:
 def _sessions(parser: argparse.ArgumentParser) -> None:
     _does(parser, "data", "run_sessions")
     parser.add_argument("session", nargs="?", help="its id, as X-Memory-Session says it")
-    parser.add_argument("--limit", type=int, default=50)
+    parser.add_argument("--limit", type=int, metavar="N", help="how many are listed (default 50)")
     parser.add_argument("--json", action="store_true", help="the API's answer as it is")
     _with_service(parser)
 
@@ -188,7 +196,7 @@ def _memories(parser: argparse.ArgumentParser) -> None:
     )
     judged.add_argument("--undelete", action="store_true", help="show again what was hidden")
     parser.add_argument("--kind", help="only this kind")
-    parser.add_argument("--limit", type=int, default=50)
+    parser.add_argument("--limit", type=int, metavar="N", help="how many are listed (default 50)")
     parser.add_argument("--json", action="store_true", help="the API's answer as it is")
     _with_service(parser)
 
@@ -209,7 +217,7 @@ def _replay(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--budget", type=int, metavar="N", help="what the request said in X-Memory-Budget")
     parser.add_argument("--shadow", action="store_true", help="instead of one answer: the last ones, compared")
-    parser.add_argument("--last", type=_count, default=200, metavar="N", help="--shadow: so many (default %(default)s)")
+    parser.add_argument("--last", type=_count, metavar="N", help="--shadow: so many (default 200)")
     parser.add_argument(
         "--tokenizer", type=Path, metavar="FILE", help="--shadow: the model's tokenizer.json; without it characters"
     )
@@ -219,8 +227,7 @@ def _replay(parser: argparse.ArgumentParser) -> None:
 
 def _hygiene(parser: argparse.ArgumentParser) -> None:
     _does(parser, "hygiene", "run_hygiene")
-    parser.add_argument("--config", type=Path, metavar="FILE", help="configuration file of the service")
-    parser.add_argument("--data-dir", metavar="DIR", help="data directory of the running service")
+    _beside(parser)
     parser.add_argument("--user", help="only this user's memory")
     parser.add_argument("--project", help="only this project's")
     parser.add_argument(
@@ -239,7 +246,7 @@ def _consolidate(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--now", action="store_true", help="do not wait for the night")
     parser.add_argument("--dry-run", action="store_true", help="with --now: say what would change, change nothing")
     parser.add_argument("--json", action="store_true", help="the report as JSON")
-    _with_settings(parser)
+    _beside(parser)
 
 
 def _reembed(parser: argparse.ArgumentParser) -> None:
@@ -252,9 +259,9 @@ def _reembed(parser: argparse.ArgumentParser) -> None:
     wanted.add_argument("--back", action="store_true", help="serve the former model again")
     wanted.add_argument("--drop", action="store_true", help="drop the model that is not served, with its vectors")
     parser.add_argument("--directory", type=Path, metavar="DIR", help="with --to: model.onnx and tokenizer.json of it")
-    parser.add_argument("--rest", type=_amount, default=1.0, metavar="R", help="seconds of rest per second of work (1)")
+    parser.add_argument("--rest", type=_amount, metavar="R", help="with --to: seconds of rest per second of work (1)")
     parser.add_argument("--json", action="store_true", help="the standing as JSON")
-    _with_settings(parser)
+    _beside(parser)
 
 
 def _audit(parser: argparse.ArgumentParser) -> None:
@@ -264,18 +271,18 @@ def _audit(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--action", metavar="A", help="list: only this action, like share.project")
     parser.add_argument("--actor", metavar="K", help="list: only this key's id")
     parser.add_argument("--id", metavar="ID", help="list: only rows that name this id")
-    parser.add_argument("--limit", type=_count, default=50, metavar="N", help="list: rows of each tenant (50)")
+    parser.add_argument("--limit", type=_count, metavar="N", help="list: rows of each tenant (50)")
     parser.add_argument("--head", metavar="N:DIGEST", help="verify: what an earlier verify said, with --tenant")
     parser.add_argument("--json", action="store_true", help="JSON instead of text")
-    _with_settings(parser)
+    _beside(parser)
 
 
 def _encryption(parser: argparse.ArgumentParser) -> None:
     _does(parser, "encryption", "run_encryption")
     parser.add_argument("what", choices=["status", "rotate", "rewrap"], nargs="?", default="status")
-    parser.add_argument("--older-days", type=_amount, default=1.0, metavar="D", help="rotate: keys older than this (1)")
+    parser.add_argument("--older-days", type=_amount, metavar="D", help="rotate: keys older than this (1)")
     parser.add_argument("--json", action="store_true", help="the standing as JSON")
-    _with_settings(parser)
+    _beside(parser)
 
 
 def _redact(parser: argparse.ArgumentParser) -> None:
@@ -285,13 +292,13 @@ def _redact(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--all", action="store_true", help="with --scan: also what these rules have cleaned before")
     parser.add_argument("--reveal", metavar="TOKEN", help="instead: what stands behind a token of personal data")
     parser.add_argument("--json", action="store_true", help="the counts as JSON")
-    _with_settings(parser)
+    _beside(parser)
 
 
 def _migrate(parser: argparse.ArgumentParser) -> None:
     _does(parser, "migrate", "run_migrate")
     parser.add_argument("--check", action="store_true", help="compare only")
-    _with_settings(parser)
+    _beside(parser)
 
 
 def _forget(parser: argparse.ArgumentParser) -> None:
@@ -315,7 +322,7 @@ def _forget(parser: argparse.ArgumentParser) -> None:
     for name in ("user", "project", "agent"):
         parser.add_argument(f"--as-{name}", help=f"whose conversation, memory, source: the scope's {name}")
     parser.add_argument("--tenant", help="with --scrub: whose (default: default); without it, that of --key")
-    parser.add_argument("--url", default="http://127.0.0.1:8080", help="the running proxy (default %(default)s)")
+    parser.add_argument("--url", help=f"the running proxy (default {URL})")
     parser.add_argument(
         "--key", help="API key with memory:erase, where the proxy runs with auth.mode keys; or in $MEMORY_PROXY_KEY"
     )

@@ -10,6 +10,7 @@ import argparse
 import sys
 
 from proxy.cli.beside import run_beside
+from proxy.cli.heeded import refuse_unheeded
 
 TEACHES = """\
   memory-proxy redact --scan              count by rule what today's rules and policy would cut; changes nothing
@@ -19,8 +20,9 @@ TEACHES = """\
 
 
 def run_redact(options: argparse.Namespace) -> int:
-    """Rehearse a sweep, do it, or show what stands behind a token."""
+    """Rehearse a sweep, do it, or show what stands behind a token. Raises CallFailed."""
     if options.reveal is not None:
+        refuse_unheeded(options, "redact --scan, and --reveal without it", "scan", "apply", "all", "json")
         return run_beside(options, ("redact", "--mode", "reveal", f"--token={options.reveal}"))
     if not options.scan:
         sys.stderr.write("memory-proxy: say --scan, or --reveal TOKEN\n")

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from proxy.cli.become import become
 from proxy.cli.client import CallFailed, Client, quoted
+from proxy.cli.heeded import refuse_unheeded
 from proxy.cli.shown import show, show_json, show_raw
 
 TEACHES: Final = """\
@@ -29,6 +30,7 @@ A what-if asks the store as it stood when the request came, unless --as-of says 
 Settings: recall.budget_tokens_max, recall.candidates_max, recall.episodes_max, recall.facts_max,
 recall.procedures_max, recall.tasks_max, session.replay_turns. With keys it takes the capability trace:read.
 """
+LAST: Final = 200
 
 
 def run_replay(options: argparse.Namespace) -> int:
@@ -42,7 +44,9 @@ def run_replay(options: argparse.Namespace) -> int:
                 raise CallFailed("--shadow compares configurations: --as-of and --without are for one answer")
             if not options.config:
                 raise CallFailed("--shadow wants a changed setting: --config-set recall.episodes_max=5")
+            options.last = LAST if options.last is None else options.last
             become("proxy.cli.shadow_report", options)
+        refuse_unheeded(options, "--shadow", "last", "tokenizer")
         return _one(options)
     except (CallFailed, OSError) as fault:
         sys.stderr.write(f"memory-proxy: {fault}\n")
