@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 EACH_S: Final = 60.0
+USUAL_S: Final = 20.0
 
 
 class Seldom:
@@ -28,3 +29,16 @@ class Seldom:
             return False
         self._said[what] = now_s
         return True
+
+
+class Lasting:
+    """What is usual while a service starts, and worth a line once it lasts: the same once a minute. Mutable."""
+
+    def __init__(self, after_s: float | None = None, clock: Callable[[], float] = time.monotonic) -> None:
+        self._seldom = Seldom(clock=clock)
+        self._clock = clock
+        self._from_s = clock() + (USUAL_S if after_s is None else after_s)
+
+    def due(self, what: str = "") -> bool:
+        """Whether this may be said now; then it counts as said."""
+        return self._clock() >= self._from_s and self._seldom.due(what)

@@ -18,6 +18,7 @@ from memory.adapters.postgres.serving_store import ServingStore
 from memory.adapters.served_model import configured_files, stored_files
 from memory.config import Settings
 from memory.errors import ConfigInvalid, ModelFileInvalid, StartFailed, StoreUnavailable
+from memory.seldom import Lasting
 from memory.serving import Serving, StoredModel
 from memory.telemetry import event
 
@@ -81,13 +82,15 @@ async def _settle(settings: Settings, owner_url: str, store: ServingStore) -> No
 
 async def until_settled(store: ServingStore, over: asyncio.Event) -> Serving | None:
     """What is served, waited for; None when it is over before."""
+    lasting = Lasting()
     while not over.is_set():
         try:
             serving = await store.serving()
             if serving is not None:
                 return serving
         except StoreUnavailable as fault:
-            event(log, "not_there_yet", logging.DEBUG, fault=str(fault))
+            level = logging.WARNING if lasting.due(str(fault)) else logging.DEBUG
+            event(log, "not_there_yet", level, fault=str(fault))
         await asyncio.sleep(ASK_AGAIN_S)
     return None
 

@@ -24,6 +24,7 @@ from aiohttp import web
 from memory.beside import beside, kept_going
 from memory.config import Settings, settings_from_environ
 from memory.errors import ConfigInvalid, MemoryProxyFault, ModelFileInvalid, StartFailed
+from memory.seldom import Lasting
 from memory.serving import ModelMoved
 from memory.telemetry import Metrics, configure_logging, event, last_words
 from proxy.app import build_app
@@ -128,6 +129,7 @@ async def begun(wired: Wired, stop: asyncio.Event) -> None:
 
 async def _start(wired: Wired, stop: asyncio.Event) -> None:
     """Bring everything up, again and again until it is. Another model than ours is served: end, to begin with that."""
+    lasting = Lasting()
     while not wired.readiness.started:
         try:
             await bring_up(wired)
@@ -136,7 +138,8 @@ async def _start(wired: Wired, stop: asyncio.Event) -> None:
             stop.set()
             return
         except MemoryProxyFault as fault:
-            event(log, "not_up_yet", logging.DEBUG, fault=str(fault))
+            level = logging.WARNING if lasting.due(str(fault)) else logging.DEBUG
+            event(log, "not_up_yet", level, fault=str(fault))
             await asyncio.sleep(_RETRY_S)
     warm(wired.base.metrics)
     event(log, "ready")

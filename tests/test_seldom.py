@@ -7,23 +7,25 @@ import logging
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
 from prometheus_client import CollectorRegistry
 
+from memory import seldom, settling
 from memory.adapters.spool import OrphanFinder
 from memory.audit import Journal
 from memory.errors import QueueUnavailable, StoreUnavailable
 from memory.key_table import OpenedKey
 from memory.ports import Entry
-from memory.seldom import Seldom
+from memory.seldom import Lasting, Seldom
 from memory.telemetry import Metrics
 from memory.write.hand_off import HandOff
 from memory.write.meter import NoMeter
 from policies.key_limits import KeyLimits
-from proxy import limits
+from proxy import limits, worker
 from proxy.auth import KeyedDoor
 from proxy.identity import Credential
 from proxy.limits import KeyUse
@@ -62,12 +64,50 @@ def said(caplog: pytest.LogCaptureFixture, what: str) -> int:
 
 def test_the_same_is_due_again_after_a_minute_and_another_thing_at_once() -> None:
     now_s = 0.0
-    seldom = Seldom(60.0, lambda: now_s)
-    assert [seldom.due("one"), seldom.due("one"), seldom.due("other")] == [True, False, True]
+    said = Seldom(60.0, lambda: now_s)
+    assert [said.due("one"), said.due("one"), said.due("other")] == [True, False, True]
     now_s = 59.0
-    assert not seldom.due("one")
+    assert not said.due("one")
     now_s = 60.0
-    assert [seldom.due("one"), seldom.due("one")] == [True, False]
+    assert [said.due("one"), said.due("one")] == [True, False]
+
+
+def test_what_is_usual_at_a_start_is_due_once_it_lasts() -> None:
+    now_s = 0.0
+    lasting = Lasting(20.0, lambda: now_s)
+    assert not lasting.due("one")
+    now_s = 20.0
+    assert [lasting.due("one"), lasting.due("one"), lasting.due("other")] == [True, False, True]
+
+
+@pytest.mark.parametrize("after_s", [0.0, 60.0])
+async def test_a_start_that_waits_for_a_store_says_for_what(
+    after_s: float, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A proxy worker and a memory worker: the one that is served is known to neither."""
+    caplog.set_level(logging.DEBUG)
+    monkeypatch.setattr(seldom, "USUAL_S", after_s)
+    monkeypatch.setattr(settling, "ASK_AGAIN_S", 0.001)
+    monkeypatch.setattr(worker, "_RETRY_S", 0.001)
+    looks, over, stop = 0, asyncio.Event(), asyncio.Event()
+
+    async def away(*_: object) -> None:
+        nonlocal looks
+        looks += 1
+        if looks > LOOKS:
+            over.set()
+            wired.readiness.started = True
+        raise StoreUnavailable("away")
+
+    wired = SimpleNamespace(readiness=SimpleNamespace(started=False), base=SimpleNamespace(metrics=None))
+    monkeypatch.setattr(worker, "bring_up", away)
+    monkeypatch.setattr(worker, "warm", lambda _: None)
+    assert await settling.until_settled(cast(Any, SimpleNamespace(serving=away)), over) is None
+    looks, wired.readiness.started = 0, False
+    await worker._start(cast(Any, wired), stop)
+    for event in ("not_there_yet", "not_up_yet"):
+        levels = [record.levelname for record in caplog.records if record.getMessage() == event]
+        assert len(levels) > LOOKS and levels.count("WARNING") == (after_s == 0.0), event
 
 
 async def test_a_key_table_that_cannot_be_read(caplog: pytest.LogCaptureFixture) -> None:
