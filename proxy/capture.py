@@ -32,6 +32,7 @@ from memory.passage import note, took
 from memory.ports import Entry
 from memory.read.conversation import Conversation, Conversations
 from memory.read.dropped import Joint
+from memory.seldom import Seldom
 from memory.telemetry import Metrics, event
 from memory.write.hand_off import Where
 
@@ -85,6 +86,7 @@ class Capture:
         self.bounds = bounds
         self._metrics = metrics
         self._running: set[asyncio.Task[None]] = set()
+        self._said = Seldom()
 
     def where(self) -> Where:
         """What the head of an answer may say about its capture."""
@@ -183,7 +185,8 @@ class Capture:
             chain_key = await self._keys.chain_key(scope.tenant)
             await self._conversations.remember(scope, chain_key, conversation, answers, pairs)
         except MemoryProxyFault as fault:  # the store finds the session later, by the same digests
-            event(log, "session_not_remembered", logging.WARNING, fault=str(fault))
+            if self._said.due(str(fault)):
+                event(log, "session_not_remembered", logging.WARNING, fault=str(fault))
 
 
 def packed_within(captured: Captured, bounds: Bounds) -> bytes:

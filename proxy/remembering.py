@@ -34,7 +34,7 @@ from memory.read.conversation import (
 )
 from memory.read.hot import HotScopes
 from memory.read.items import PAST, Filter
-from memory.read.ledger import Kept, Ledgers, in_time, noted
+from memory.read.ledger import Kept, Ledgers
 from memory.read.personas import Personas
 from memory.read.recall import Question, Recaller
 from memory.read.restore import WHY, InPrompt, Restorer, given_in_time, restored_in_time, styled_in_time
@@ -183,7 +183,7 @@ class Remembering:
         conversation that nobody could name in time it is not known what is to stand in it.
         """
         found, restored = has.conversation, has.restored
-        kept = await in_time(keeping, self._left_s(asked))
+        kept = await self._parts.ledgers.in_time(keeping, self._left_s(asked))
         if found.fault and not found.named and not found.opens and self._reads_ledger(asked):
             kept = replace(kept, fault=True)
         marks = marks_of(found)
@@ -324,7 +324,7 @@ class Remembering:
         conversation, kept, capture = has.conversation, has.kept, self._parts.capture
         noting: list[asyncio.Task[None]] = []
         if conversation.is_new:
-            noting.append(capture.in_background(noted(self._opened(asked, conversation))))
+            noting.append(capture.in_background(self._parts.ledgers.noted(self._opened(asked, conversation))))
         if not asked.ask.inserts or asked.ask.as_of is not None:
             return noting
         newest = chat.newest_user
@@ -336,7 +336,7 @@ class Remembering:
             entries[chain] = None
         if has.restored.pending and self._is_placed(conversation, has.restored, prompt):
             work = self._parts.ledgers.mark_restore(asked.ask.scope, conversation.session.session_id, b"")
-            noting.append(capture.in_background(noted(work)))
+            noting.append(capture.in_background(self._parts.ledgers.noted(work)))
         if entries or kept.found or prompt.withdrawn or prompt.cuts:
             anew, cut = conversation.opens or prompt.cuts, prompt.cut_mark if prompt.cuts else None
             noting.append(self._say(asked, has, entries, prompt.withdrawn, anew=anew, cut=cut))
@@ -379,7 +379,7 @@ class Remembering:
             await asyncio.gather(*noting)
             await self._parts.ledgers.mark_restore(asked.ask.scope, conversation.session.session_id, mark)
 
-        self._parts.capture.in_background(noted(say()))
+        self._parts.capture.in_background(self._parts.ledgers.noted(say()))
 
     def _say(
         self,
@@ -393,7 +393,7 @@ class Remembering:
     ) -> asyncio.Task[None]:
         scope, session, found = asked.ask.scope, has.conversation.session, has.kept.found
         work = self._parts.ledgers.note(scope, session, entries, found, withdrawn, anew=anew, cut=cut, drops=has.drops)
-        return self._parts.capture.in_background(noted(work))
+        return self._parts.capture.in_background(self._parts.ledgers.noted(work))
 
 
 def marks_of(conversation: Conversation) -> Marks:

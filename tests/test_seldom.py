@@ -17,16 +17,21 @@ from prometheus_client import CollectorRegistry
 from memory import seldom, settling
 from memory.adapters.spool import OrphanFinder
 from memory.audit import Journal
+from memory.erasure import loop
 from memory.errors import QueueUnavailable, StoreUnavailable
 from memory.key_table import OpenedKey
 from memory.ports import Entry
+from memory.read.ledger import Ledgers
+from memory.read.working import WorkingContexts
 from memory.seldom import Lasting, Seldom
 from memory.telemetry import Metrics
 from memory.write.hand_off import HandOff
 from memory.write.meter import NoMeter
+from memory.write.pipeline import WritePath
 from policies.key_limits import KeyLimits
 from proxy import limits, worker
 from proxy.auth import KeyedDoor
+from proxy.capture import Capture
 from proxy.identity import Credential
 from proxy.limits import KeyUse
 
@@ -134,6 +139,66 @@ async def test_an_audit_log_that_cannot_be_written(caplog: pytest.LogCaptureFixt
     for _ in range(LOOKS):
         await journal.write()
     assert said(caplog, "audit_postponed") == 2
+
+
+async def test_erasures_that_cannot_go_on(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that is away, and erasures that each stop in it: every five seconds all of a night."""
+    monkeypatch.setattr(loop, "POLL_S", 0.001)
+    monkeypatch.setattr(loop, "_RESTED_S", 0.001)
+    asked, stores = 0, [StoreUnavailable("away")] * LOOKS
+
+    async def waiting(*_: object, after: UUID | None = None) -> list[tuple[UUID, UUID]]:
+        if stores:
+            raise stores.pop()
+        return [] if after else [(UUID(int=1), UUID(int=2)), (UUID(int=1), UUID(int=3))]
+
+    async def stops(*_: object) -> None:
+        nonlocal asked
+        asked += 1
+        raise StoreUnavailable("away")
+
+    async def leads(_: float) -> int:
+        return 1
+
+    async def resigns() -> None:
+        return None
+
+    erasing = SimpleNamespace(parts=SimpleNamespace(metrics=Metrics(CollectorRegistry())), run=stops)
+    store, leader = SimpleNamespace(waiting=waiting), SimpleNamespace(lead=leads, resign=resigns)
+    task = asyncio.create_task(loop.keep_erasing(cast(Any, store), cast(Any, leader), cast(Any, erasing)))
+    while asked < 2 * LOOKS:
+        await asyncio.sleep(0.001)
+    task.cancel()
+    await asyncio.wait([task])
+    assert (said(caplog, "erasure_waits"), said(caplog, "erasure_stopped")) == (1, 2)
+
+
+async def test_what_each_request_asks_of_a_redis_that_is_away(caplog: pytest.LogCaptureFixture) -> None:
+    """A request has one line, and that says so; four more for each would be most of a night's log."""
+
+    async def away(*_: object) -> None:
+        raise QueueUnavailable("away")
+
+    async def gone(*_: object) -> None:
+        raise StoreUnavailable("away")
+
+    scope, nothing = cast(Any, SimpleNamespace(tenant=UUID(int=1))), cast(Any, None)
+    metrics, key = Metrics(CollectorRegistry()), SimpleNamespace(chain_key=gone)
+    bounds, known = cast(Any, SimpleNamespace()), cast(Any, lambda: ([], {}))
+    capture = Capture(nothing, nothing, cast(Any, key), bounds, metrics)
+    ledgers = Ledgers(nothing, nothing, nothing, nothing, metrics, nothing, str)
+    working = WorkingContexts(cast(Any, SimpleNamespace(keys=key)))
+    writing = WritePath(cast(Any, SimpleNamespace(metrics=metrics, announcer=SimpleNamespace(announce=away))))
+    done = cast(Any, SimpleNamespace(scope_id=1, scope_version=1))
+    for number in range(LOOKS):
+        await capture._remember(scope, nothing, known)
+        await ledgers.noted(away())
+        assert (await ledgers.in_time(asyncio.create_task(away()), 1.0)).fault  # type: ignore[arg-type]
+        assert await working.follow(scope, UUID(int=number)) is None
+        await writing._announce(scope, done)
+    for event in ("session_not_remembered", "ledger_not_noted", "ledger_not_read", "no_working_context"):
+        assert said(caplog, event) == 1, event
+    assert said(caplog, "not_announced") == 1
 
 
 async def test_an_orphaned_spool_that_cannot_be_read(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:

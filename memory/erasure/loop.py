@@ -17,6 +17,7 @@ from uuid import UUID
 from memory.erasure.job import Erasing
 from memory.erasure.ports import EraseStore
 from memory.errors import LeaseLost, MemoryProxyFault
+from memory.seldom import Seldom
 from memory.telemetry import event, place_of
 
 log: Final = logging.getLogger("memory_proxy.erasure")
@@ -57,6 +58,7 @@ async def _renew(leader: Leads) -> None:
 
 async def keep_erasing(store: EraseStore, leader: Leads, erasing: Erasing) -> None:
     """Go through with every job, for ever; run as a task."""
+    said = Seldom()
     while True:
         rest_s = POLL_S
         try:
@@ -64,25 +66,26 @@ async def keep_erasing(store: EraseStore, leader: Leads, erasing: Erasing) -> No
             erasing.parts.metrics.erasures_waiting.set(len(waiting))
             if waiting:
                 async with leading(leader) as fence:
-                    if fence is not None and not await _all(store, erasing, waiting, fence):
+                    if fence is not None and not await _all(store, erasing, waiting, fence, said):
                         rest_s = _RESTED_S
         except MemoryProxyFault as fault:
-            event(log, "erasure_waits", logging.WARNING, fault=f"{type(fault).__name__}: {fault}")
+            if said.due(why := f"{type(fault).__name__}: {fault}"):
+                event(log, "erasure_waits", logging.WARNING, fault=why)
             rest_s = _RESTED_S
         await asyncio.sleep(rest_s)
 
 
-async def _all(store: EraseStore, erasing: Erasing, waiting: list[tuple[UUID, UUID]], fence: int) -> bool:
+async def _all(store: EraseStore, erasing: Erasing, waiting: list[tuple[UUID, UUID]], fence: int, said: Seldom) -> bool:
     """These and those behind them, each whatever becomes of the others. Whether all have ended. Raises LeaseLost."""
     all_ended = True
     while waiting:
         for tenant, erasure_id in waiting:
-            all_ended &= await _one(erasing, tenant, erasure_id, fence)
+            all_ended &= await _one(erasing, tenant, erasure_id, fence, said)
         waiting = await store.waiting(after=waiting[-1][1])
     return all_ended
 
 
-async def _one(erasing: Erasing, tenant: UUID, erasure_id: UUID, fence: int) -> bool:
+async def _one(erasing: Erasing, tenant: UUID, erasure_id: UUID, fence: int, said: Seldom) -> bool:
     """Whether it has ended."""
     metrics = erasing.parts.metrics
     try:
@@ -90,13 +93,15 @@ async def _one(erasing: Erasing, tenant: UUID, erasure_id: UUID, fence: int) -> 
     except LeaseLost:
         raise
     except (MemoryProxyFault, OSError) as fault:  # the journal's disk is full
-        said = f"{type(fault).__name__}: {fault}"
-        event(log, "erasure_stopped", logging.WARNING, erasure=str(erasure_id), fault=said)
+        why = f"{type(fault).__name__}: {fault}"
+        if said.due(f"{erasure_id} {why}"):
+            event(log, "erasure_stopped", logging.WARNING, erasure=str(erasure_id), fault=why)
         metrics.erasures.labels("stopped").inc()
         return False
     except Exception as fault:  # noqa: BLE001 - the worker loop, one of the three named places
-        said, at = type(fault).__name__, place_of(fault)  # its text may quote what is to be forgotten
-        event(log, "erasure_stopped", logging.ERROR, erasure=str(erasure_id), fault=said, at=at)
+        why, at = type(fault).__name__, place_of(fault)  # its text may quote what is to be forgotten
+        if said.due(f"{erasure_id} {why} {at}"):
+            event(log, "erasure_stopped", logging.ERROR, erasure=str(erasure_id), fault=why, at=at)
         metrics.erasures.labels("stopped").inc()
         metrics.work.labels("unforeseen").inc()
         return False

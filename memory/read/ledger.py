@@ -37,6 +37,7 @@ from memory.read.entries import EntryCache, packed, print_of, unpacked
 from memory.read.hot import HotScope, HotScopes, IndexUnreadable, ScopeTooLarge, item_of
 from memory.read.items import Filter, IndexItem
 from memory.read.recall import as_candidate
+from memory.seldom import Seldom
 from memory.telemetry import Metrics, event
 from policies.labels import Sensitivity
 from policies.ledger import Standing, Withdrawal, is_final, withdrawal
@@ -159,6 +160,7 @@ class Ledgers:
         self._clean = clean
         self._redact = redact
         self._entries = EntryCache() if entries is None else entries
+        self._said = Seldom()
 
     def let_go(self, tenant: UUID) -> None:
         """Hold nothing of a tenant's in process: something was erased."""
@@ -306,6 +308,30 @@ class Ledgers:
         if known or gone:
             await self._hot.note(scope, key, session.session_id, known, gone, anew=anew)
 
+    async def in_time(self, reading: asyncio.Task[Kept] | None, deadline_s: float) -> Kept:
+        """What a reading of the ledger finds in time; a fault or no time: nothing stands again, and that is said."""
+        if reading is None:
+            return Kept()
+        try:
+            async with bounded_at(asyncio.get_running_loop().time() + deadline_s):
+                return await reading
+        except (MemoryProxyFault, TimeoutError) as fault:
+            self._say("ledger_not_read", fault)
+            return Kept(fault=True)
+
+    async def noted(self, work: Awaitable[None]) -> None:
+        """A note that is lost where Redis is away: the write path keeps the same entry for good."""
+        try:
+            await work
+        except MemoryProxyFault as fault:
+            self._say("ledger_not_noted", fault)
+
+    def _say(self, what: str, fault: Exception) -> None:
+        """In the log; not for every request, whose own line says that its memory is without the ledger."""
+        named = type(fault).__name__
+        if self._said.due(f"{what} {named}"):
+            event(log, what, logging.WARNING, fault=named)
+
     async def stored_cuts(self, scope: Scope, conversation: Conversation) -> bytes:
         """The cuts of a conversation as the store has them, for every process to know again: Redis' mark ends a day
         after the cut, and what it knows of older messages may have been looked up since. b"" where nobody can say.
@@ -313,7 +339,7 @@ class Ledgers:
         session_id = conversation.session.session_id
         cuts = (await self._stored(scope, session_id, [CUT], at_hand=True)).get(CUT, b"")
         if cuts:
-            await noted(self._mark(scope, session_id, CUT, cuts))
+            await self.noted(self._mark(scope, session_id, CUT, cuts))
         return cuts
 
     async def mark_restore(self, scope: Scope, session_id: UUID, mark: bytes) -> None:
@@ -531,23 +557,3 @@ def _replacing(kept: Kept, law: LawOfNow, digests: Sequence[Digest | None], now:
             if one.memory_id not in told and _may_be_given(one, law, now):
                 found[one.memory_id] = one
     return tuple(replace(as_candidate(one), why=REPLACES, replaces=True) for one in found.values())
-
-
-async def in_time(reading: asyncio.Task[Kept] | None, deadline_s: float) -> Kept:
-    """What a reading of the ledger finds in time; a fault or no time: nothing stands again, and that is said."""
-    if reading is None:
-        return Kept()
-    try:
-        async with bounded_at(asyncio.get_running_loop().time() + deadline_s):
-            return await reading
-    except (MemoryProxyFault, TimeoutError) as fault:
-        event(log, "ledger_not_read", logging.WARNING, fault=type(fault).__name__)
-        return Kept(fault=True)
-
-
-async def noted(work: Awaitable[None]) -> None:
-    """A note that is lost where Redis is away: the write path keeps the same entry for good."""
-    try:
-        await work
-    except MemoryProxyFault as fault:
-        event(log, "ledger_not_noted", logging.WARNING, fault=type(fault).__name__)

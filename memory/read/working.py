@@ -26,6 +26,7 @@ from memory.keys import KeyRing
 from memory.model import Scope
 from memory.read.conversation import scope_key
 from memory.read.working_bytes import packed, unpacked
+from memory.seldom import Seldom
 from memory.telemetry import Metrics, event
 from policies.hygiene import is_junk
 from policies.working import Call, Heard, WorkingContext, advance
@@ -123,6 +124,7 @@ class WorkingContexts:
         self._parts = parts
         self._reading: set[asyncio.Task[WorkingContext | None]] = set()
         self._drops = 0  # how often `let_go` was called
+        self._said = Seldom()
 
     def start(self, scope: Scope, session_id: UUID) -> asyncio.Task[WorkingContext | None]:
         """`follow` under way. Who has no time to wait leaves it: what it makes anew is there for the next reading."""
@@ -154,7 +156,7 @@ class WorkingContexts:
             if fresh:
                 await self._keep(scope, session_id, context, version, drops)
         except MemoryProxyFault as fault:
-            event(log, "no_working_context", logging.WARNING, session=str(session_id), fault=str(fault))
+            self._say("no_working_context", session_id, fault)
             return None
         return context
 
@@ -214,7 +216,7 @@ class WorkingContexts:
         try:
             await parts.hot.keep_working(scope, scope_key(chain_key, scope), session_id, known, sealed, parts.ttl_s)
         except QueueUnavailable as fault:
-            event(log, "working_context_not_kept", logging.WARNING, session=str(session_id), fault=str(fault))
+            self._say("working_context_not_kept", session_id, fault)
 
     async def _drop(self, scope: Scope, session_id: UUID) -> None:
         parts = self._parts
@@ -222,7 +224,12 @@ class WorkingContexts:
         try:
             await parts.hot.drop_working(scope, scope_key(chain_key, scope), session_id)
         except QueueUnavailable as fault:
-            event(log, "working_context_not_dropped", logging.WARNING, session=str(session_id), fault=str(fault))
+            self._say("working_context_not_dropped", session_id, fault)
+
+    def _say(self, what: str, session_id: UUID, fault: Exception) -> None:
+        """In the log, of the first session that it is so with."""
+        if self._said.due(f"{what} {fault}"):
+            event(log, what, logging.WARNING, session=str(session_id), fault=str(fault))
 
     async def _binding(self, scope: Scope, session_id: UUID) -> Binding:
         subject = await self._parts.keys.subject_id(scope.tenant, scope.user)

@@ -47,6 +47,7 @@ from memory.model import (
 from memory.ports import Delivery, Embedder, LanguageDetector, TokenCounter
 from memory.read.conversation import CUT, session_ref
 from memory.read.entries import packed
+from memory.seldom import Seldom
 from memory.stored import Digests, ImportItem, KnownLines, SessionTail
 from memory.telemetry import Metrics, event
 from memory.write.embedding import embedded, ending
@@ -160,6 +161,7 @@ class WritePath:
 
     def __init__(self, parts: WriteParts) -> None:
         self._parts = parts
+        self._said = Seldom()
 
     @property
     def parts(self) -> WriteParts:
@@ -318,7 +320,8 @@ class WritePath:
             with self._parts.metrics.write_seconds.labels("announce").time():
                 await self._parts.announcer.announce(scope.tenant, done.scope_id, done.scope_version)
         except QueueUnavailable as fault:
-            event(log, "not_announced", logging.WARNING, fault=str(fault))
+            if self._said.due(str(fault)):
+                event(log, "not_announced", logging.WARNING, fault=str(fault))
 
     async def _summarise(self, scope: Scope, session: SessionRef, delivery: Delivery, fence: int) -> None:
         """Bring the session's rolling summary up to date when enough was said since the last."""
