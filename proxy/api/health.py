@@ -1,7 +1,7 @@
 """Health, readiness and metrics: nothing in, what this process is like out.
 
 `health` answers while the process does. `ready` is 503 only before the first complete start and while draining.
-`metrics` merges all workers and sets the gauges of the queue at the scrape; in `keys` mode it wants metrics:read.
+`metrics` merges all workers and sets the gauges of what waits at the scrape; in `keys` mode it wants metrics:read.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Final
 
 from aiohttp import web
 
-from memory.errors import QueueUnavailable
+from memory.errors import QueueUnavailable, StoreUnavailable
 from proxy.api.answers import json_answer, said
 from proxy.api.asking import parameters, require
 from proxy.api.parts import OwnParts
@@ -19,7 +19,7 @@ from proxy.api.schemas import HealthSaid
 
 # Prometheus' text format 0.0.4, which prometheus_client writes.
 _EXPOSITION: Final = {"Content-Type": "text/plain; version=0.0.4; charset=utf-8"}
-_QUEUE_ASKED_S: Final = 1.0
+_ASKED_S: Final = 1.0
 
 
 class Health:
@@ -41,7 +41,7 @@ class Health:
         """Prometheus' text format. Raises InvalidApiKey, AuthUnavailable, CapabilityMissing."""
         require(self._parts.door.admit(request), "metrics:read")
         parameters(request, ())
-        await self._ask_queue()
+        await asyncio.gather(self._ask_queue(), self._ask_erasures())
         self._parts.metrics.write()
         exposition = await asyncio.to_thread(self._parts.metrics.exposition)
         return web.Response(body=exposition, headers=_EXPOSITION)
@@ -49,7 +49,7 @@ class Health:
     async def _ask_queue(self) -> None:
         """Set the gauges; a queue that does not answer leaves them as they were."""
         try:
-            async with asyncio.timeout(_QUEUE_ASKED_S):
+            async with asyncio.timeout(_ASKED_S):
                 depth = await self._parts.queue.depth()
         except (QueueUnavailable, TimeoutError):
             return
@@ -57,3 +57,12 @@ class Health:
         for state in ("pending", "in_flight", "background", "dead"):
             metrics.queue_entries.labels(state).set(getattr(depth, state))
         metrics.queue_oldest_seconds.set(depth.oldest_seconds)
+
+    async def _ask_erasures(self) -> None:
+        """The same of erasures: a memory worker that stands still goes through with none, and counts none."""
+        try:
+            async with asyncio.timeout(_ASKED_S):
+                waiting = await self._parts.forgets.store.waiting()
+        except (StoreUnavailable, TimeoutError):
+            return
+        self._parts.metrics.erasures_waiting.set(len(waiting))
