@@ -215,6 +215,12 @@ def test_alerts_have_names_of_their_own_and_the_ones_that_matter_are_there() -> 
     assert set(wanted.split()) <= set(names)
 
 
+def test_answers_that_fail_wake_somebody_whoever_failed() -> None:
+    """An upstream that answers is no upstream failure, also where it answers 500 to everybody."""
+    (rule,) = (rule for rule in RULES if 'status="5xx"' in rule["expr"])
+    assert rule["labels"]["severity"] == "page" and 'route!="own"' in rule["expr"]
+
+
 def test_what_is_wrong_with_a_part_of_the_memories_is_seen_by_an_alert() -> None:
     """Each sample is of another part: one that is clean would reset the hour for which it must be so."""
     (rule,) = (rule for rule in RULES if rule["alert"] == "HygieneBad")
