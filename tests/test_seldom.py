@@ -15,8 +15,10 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from memory import seldom, settling
+from memory.adapters.served_model import can_be_loaded
 from memory.adapters.spool import OrphanFinder
 from memory.audit import Journal
+from memory.config import Settings
 from memory.erasure import loop
 from memory.errors import QueueUnavailable, StoreUnavailable
 from memory.key_table import OpenedKey
@@ -24,6 +26,7 @@ from memory.ports import Entry
 from memory.read.ledger import Ledgers
 from memory.read.working import WorkingContexts
 from memory.seldom import Lasting, Seldom
+from memory.serving import StoredModel
 from memory.telemetry import Metrics
 from memory.write.hand_off import HandOff
 from memory.write.meter import NoMeter
@@ -199,6 +202,14 @@ async def test_what_each_request_asks_of_a_redis_that_is_away(caplog: pytest.Log
     for event in ("session_not_remembered", "ledger_not_noted", "ledger_not_read", "no_working_context"):
         assert said(caplog, event) == 1, event
     assert said(caplog, "not_announced") == 1
+
+
+def test_a_model_whose_files_are_gone(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    """A worker whose start waits for them looks again every five seconds."""
+    gone = StoredModel(1, "gone", "0" * 64, 384, tmp_path / "gone", "table")
+    settings, once = Settings.model_validate({"embedding": {"cache_dir": str(tmp_path)}}), Seldom()
+    assert not any(can_be_loaded(settings, gone, said=once) for _ in range(LOOKS))
+    assert said(caplog, "model_not_here") == 1
 
 
 async def test_an_orphaned_spool_that_cannot_be_read(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from memory.adapters.model_files import ModelFiles, default_cache_dir, prepare_m
 from memory.adapters.model_registry import ModelSpec, choose_model, read_registry
 from memory.config import Settings
 from memory.errors import ModelFileInvalid
+from memory.seldom import Seldom
 from memory.serving import StoredModel
 from memory.telemetry import event
 
@@ -63,12 +64,13 @@ def stored_files(settings: Settings, model: StoredModel, said: Said) -> ModelFil
     )
 
 
-def can_be_loaded(settings: Settings, model: StoredModel) -> bool:
-    """Whether its files are on this machine; said in the log where not. Blocking."""
+def can_be_loaded(settings: Settings, model: StoredModel, *, said: Seldom) -> bool:
+    """Whether its files are on this machine; said in the log where not, once a minute. Blocking."""
     try:
         stored_files(settings, model, _unsaid)
     except ModelFileInvalid as fault:
-        event(log, "model_not_here", logging.ERROR, model=model.name, fault=str(fault))
+        if said.due(str(fault)):
+            event(log, "model_not_here", logging.ERROR, model=model.name, fault=str(fault))
         return False
     return True
 

@@ -34,6 +34,7 @@ from memory.ids import new_id
 from memory.key_wiring import with_keys
 from memory.keys import KeyRing
 from memory.late import LateEmbedder
+from memory.seldom import Seldom
 from memory.serving import StoredModel, read_note
 from memory.telemetry import Metrics, event
 from memory.write.hand_off import HandOff
@@ -94,7 +95,7 @@ async def open_kept(settings: Settings) -> Kept:
         read_store=ReadStore(database, scopes, table, dim=spec.dim),
         serving=ServingStore(database),
         run=data / "run",
-        loads=partial(can_be_loaded, settings),
+        loads=partial(can_be_loaded, settings, said=Seldom()),
     )
 
 
