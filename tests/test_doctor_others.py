@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from memory.config import Settings
-from proxy.cli import check_others
+from proxy.cli import check_others, check_stores
 from proxy.cli.checks import Findings, as_json
 from proxy.cli.examination import checks_of
 from tests.test_cli_client import answering, whole
@@ -138,6 +138,17 @@ def test_a_bucket_that_cannot_be_used_is_told(tmp_path: Path, nobody: str) -> No
     assert said[other][0] == "FAIL" and "no S3-compatible service" in said[other][1]
     assert said[nobody][0] == "FAIL" and "does not answer" in said[nobody][1]
     assert len(asked) == 1 and b"max-keys=1" in asked[0]
+
+
+def test_beside_a_service_its_own_are_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """They stand in a file that the doctor was not given, as `--config` of the service's own command line."""
+    (tmp_path / "run").mkdir()
+    its = settings_with(telemetry={"otlp_endpoint": "http://its:4318"}, chat_model={"model": "openai/its"})
+    (tmp_path / "run" / "settings.json").write_text(its.model_dump_json())
+    monkeypatch.setattr(check_stores, "lock_holder", lambda _: "1")
+    ours = settings_with(chat_model={"model": "openai/ours"})
+    beside = check_stores.running_settings(ours, tmp_path)
+    assert (beside.telemetry, beside.chat_model) == (its.telemetry, ours.chat_model)
 
 
 def test_they_are_among_the_checks(tmp_path: Path) -> None:

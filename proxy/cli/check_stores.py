@@ -17,7 +17,6 @@ from memory.adapters.postgres.serving_store import ServingStore
 from memory.adapters.redis_fitness import RedisFitness, redis_fitness
 from memory.adapters.redis_queue import RedisQueue
 from memory.config import Settings, settings_from_environ
-from memory.config_sections import Upstream
 from memory.errors import ConfigInvalid, QueueUnavailable, StartFailed, StoreUnavailable
 from memory.ports import QueueDepth
 from proxy.cli.check_machine import lock_holder
@@ -34,12 +33,14 @@ OLDEST_WARN_S = 60.0
 WAITING = "what waits"
 RUN_TIMEOUT_S = 10.0
 UP_TO_DATE = "up to date"
+NAMED_BY_SERVICE = ("upstream", "extract", "chat_model", "outside", "telemetry", "artifacts")
+"""Sections that name other services: what the one that runs has of them, where the doctor was told nothing of it."""
 MIGRATED_BY_START = "`memory-proxy serve` migrates when it starts"
 
 
 def running_settings(settings: Settings, root: Path) -> Settings:
-    """The settings with the embedded servers' addresses, and the upstream where none is named, of the service that runs
-    on this data directory.
+    """The settings with the embedded servers' addresses, and the upstream and the other services where none is named,
+    of the service that runs on this data directory.
     """
     if lock_holder(root) is None:
         return settings
@@ -49,8 +50,13 @@ def running_settings(settings: Settings, root: Path) -> Settings:
         return settings
     database = settings.database if settings.database.url else running.database
     redis = settings.redis if settings.redis.url else running.redis
-    upstream = running.upstream if settings.upstream == Upstream() else settings.upstream
-    return settings.model_copy(update={"database": database, "redis": redis, "upstream": upstream})
+    unnamed = {name: getattr(running, name) for name in NAMED_BY_SERVICE if _is_default(settings, name)}
+    return settings.model_copy(update={"database": database, "redis": redis, **unnamed})
+
+
+def _is_default(settings: Settings, section: str) -> bool:
+    given = getattr(settings, section)
+    return bool(given == type(given)())
 
 
 def embedded_postgres() -> Findings:

@@ -99,11 +99,11 @@ def checks_of(options: Namespace, environ: Mapping[str, str]) -> list[Check]:
         in_thread("tokenizer", partial(check_model.tokenizer, settings)),
         Check("upstream", partial(check_upstream.upstream, servers, probe=probe), PROBE_BOUND_S if probe else 40.0),
         Check("cache with memory", partial(check_cache.cache_with_memory, settings)),
-        in_thread("files", partial(check_others.files, root, settings)),
-        Check("upstream.metrics_urls", partial(check_others.watched, settings)),
+        in_thread("files", partial(check_others.files, root, servers)),
+        Check("upstream.metrics_urls", partial(check_others.watched, servers)),
         Check("chat model", partial(check_others.chat_model, servers)),
-        Check("web search", partial(check_others.search, settings), SEARCH_BOUND_S),
-        Check("trace collector", partial(check_others.collector, settings, environ)),
+        Check("web search", partial(check_others.search, servers), SEARCH_BOUND_S),
+        Check("trace collector", partial(check_others.collector, servers, environ)),
     ]
 
 
