@@ -143,6 +143,14 @@ def test_every_panel_says_what_it_shows_in_which_unit(panel: dict[str, Any]) -> 
     assert panel["targets"]
 
 
+@pytest.mark.parametrize("panel", PANELS, ids=[panel["title"] for panel in PANELS])
+def test_what_a_panel_shows_is_of_its_unit(panel: dict[str, Any]) -> None:
+    """No count a second among bytes or seconds: 0.2 of them was shown as 0.2 B."""
+    if panel["fieldConfig"]["defaults"]["unit"] in {"bytes", "s"}:
+        counted = [one["expr"] for one in panel["targets"] if re.search(r"(rate|increase)\(\w+_total", one["expr"])]
+        assert not counted
+
+
 def test_the_dashboard_has_a_row_for_each_subject_and_no_two_panels_overlap() -> None:
     rows = [panel["title"] for panel in DASHBOARD["panels"] if panel["type"] == "row"]
     assert rows == [

@@ -272,11 +272,8 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
             Panel(
                 "Copies of answers under way",
                 "bytes",
-                "Held for capture; bounded by queue.copies_bytes_max. Of refused ones the question alone is kept.",
-                (
-                    ("held", gauge("copies_bytes", "sum")),
-                    ("refused: {{reason}}", rate("copies_refused_total", "reason")),
-                ),
+                "Held for capture; bounded by queue.copies_bytes_max. What is beyond is kept without its answer.",
+                (("held", gauge("copies_bytes", "sum")),),
             ),
         ),
     ),
@@ -286,8 +283,13 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
             Panel(
                 "Captures by where they went",
                 "ops",
-                "queue is normal; spool: Valkey is away or slow; none: not durable. Lost ones are gone.",
-                (("{{where}}", rate("captures_total", "where")), ("lost", rate("captures_lost_total"))),
+                "queue is normal; spool: Valkey is away or slow; none: not durable. Lost ones are gone. Of some the "
+                "question alone is kept: their answer was too large, or the copies of answers were full.",
+                (
+                    ("{{where}}", rate("captures_total", "where")),
+                    ("lost", rate("captures_lost_total")),
+                    ("without its answer: {{reason}}", rate("copies_refused_total", "reason")),
+                ),
             ),
             Panel(
                 "Entries that wait",
