@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from memory.audit import Audit
 from memory.errors import EnvelopeUnreadable, MemoryProxyFault
+from memory.seldom import Seldom
 from memory.telemetry import Metrics, event
 
 log = logging.getLogger("memory_proxy.canary")
@@ -99,12 +100,14 @@ class Canaries:
 
     async def keep_examining(self, every_s: float = EXAMINE_EVERY_S) -> None:
         """Examine for ever; run as a task."""
+        said = Seldom()
         while True:
             await asyncio.sleep(every_s)
             try:
                 await self.examine()
             except MemoryProxyFault as fault:
-                event(log, "canaries_not_examined", logging.WARNING, fault=type(fault).__name__)
+                if said.due(named := type(fault).__name__):
+                    event(log, "canaries_not_examined", logging.WARNING, fault=named)
 
     def _wait(self, tenant: UUID, where: Where, data: bytes) -> None:
         tokens: list[tuple[str, str]] = []
@@ -157,12 +160,13 @@ class Embeds(Protocol):
 
 async def keep_planting(store: Plants, key_of: KeyOf, embedder: Embeds, *, every_s: float = 10.0) -> None:
     """See to it for ever that each tenant has its canary; run as a task. Two at once plant the same."""
-    done: set[UUID] = set()
+    done, said = set[UUID](), Seldom()
     while True:
         try:
             await plant_missing(store, key_of, embedder, done)
         except MemoryProxyFault as fault:
-            event(log, "canaries_not_planted", logging.WARNING, fault=type(fault).__name__)
+            if said.due(named := type(fault).__name__):
+                event(log, "canaries_not_planted", logging.WARNING, fault=named)
         await asyncio.sleep(every_s)
 
 

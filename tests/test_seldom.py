@@ -18,6 +18,7 @@ from memory import seldom, settling
 from memory.adapters.served_model import can_be_loaded
 from memory.adapters.spool import OrphanFinder
 from memory.audit import Journal
+from memory.canary import Canaries, keep_planting, token_of
 from memory.config import Settings
 from memory.erasure import loop
 from memory.errors import QueueUnavailable, StoreUnavailable
@@ -28,6 +29,7 @@ from memory.read.working import WorkingContexts
 from memory.seldom import Lasting, Seldom
 from memory.serving import StoredModel
 from memory.telemetry import Metrics
+from memory.write import lanes
 from memory.write.hand_off import HandOff
 from memory.write.meter import NoMeter
 from memory.write.pipeline import WritePath
@@ -116,6 +118,40 @@ async def test_a_start_that_waits_for_a_store_says_for_what(
     for event in ("not_there_yet", "not_up_yet"):
         levels = [record.levelname for record in caplog.records if record.getMessage() == event]
         assert len(levels) > LOOKS and levels.count("WARNING") == (after_s == 0.0), event
+
+
+def test_a_queue_that_a_worker_waits_for(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every fifth second of a night is five thousand times."""
+    times = iter((1.0, 7.0, 59.0, 62.0))
+    monkeypatch.setattr(asyncio, "get_running_loop", lambda: SimpleNamespace(time=lambda: next(times)))
+    nag = lanes.Nag()
+    for _ in range(4):
+        nag.say("waiting for the queue", QueueUnavailable("away"))
+    assert said(caplog, "waiting for the queue") == 2
+
+
+async def test_canaries_whose_store_is_away(caplog: pytest.LogCaptureFixture) -> None:
+    """Looked at twice a second, planted every tenth."""
+    looks = 0
+
+    async def tenants() -> list[tuple[UUID, str]]:
+        nonlocal looks
+        looks += 1
+        raise StoreUnavailable("away")
+
+    store, nothing = cast(Any, SimpleNamespace(tenants=tenants)), cast(Any, None)
+    canaries = Canaries(nothing, store, nothing, Metrics(CollectorRegistry()))
+    canaries.look(UUID(int=1), "answer", token_of(bytes(32), UUID(int=2)).encode())
+    tasks = [
+        asyncio.create_task(canaries.keep_examining(0.001)),
+        asyncio.create_task(keep_planting(store, nothing, nothing, every_s=0.001)),
+    ]
+    while looks < 4 * LOOKS:
+        await asyncio.sleep(0.001)
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    assert (said(caplog, "canaries_not_examined"), said(caplog, "canaries_not_planted")) == (1, 1)
 
 
 async def test_a_key_table_that_cannot_be_read(caplog: pytest.LogCaptureFixture) -> None:

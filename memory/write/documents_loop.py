@@ -67,7 +67,7 @@ class DocumentsLoop:
         self._clock = clock
         self._lease_s = lease_s
         self._poll_s = poll_s
-        self._nag = Nag(60.0)
+        self._nag = Nag()
 
     async def run(self) -> None:
         """Take and store until cancelled."""

@@ -18,7 +18,7 @@ from memory.errors import MemoryProxyFault
 from memory.write.meter import Meter
 
 log: Final = logging.getLogger(__name__)
-LOG_EACH_S: Final = 5.0
+LOG_EACH_S: Final = 60.0
 
 
 class Leases(Protocol):
