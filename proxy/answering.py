@@ -24,7 +24,7 @@ from memory.model import ExchangeStatus
 from memory.off_loop import off_loop
 from memory.passage import CLIENT_LEFT, lap, note, note_answer
 from memory.read.conversation import Conversation
-from memory.read.dropped import Joint, pair_of
+from memory.read.dropped import Joint, known_by
 from memory.telemetry import Metrics, event
 from proxy.connection import AnswerBroken, UpstreamAnswer
 from proxy.copies import Copies, Copy
@@ -86,9 +86,12 @@ class Outcome:
         tip = conversation.tip if begun is None else conversation.before_tip
         if tip is None:
             return {}
-        said = (pair_of(chain_key, before, message) for message in self._messages(begun))
-        both = zip(said, digests, strict=True)
-        return {pair: Joint(conversation.session, tip, digest) for pair, digest in both if pair is not None}
+        both = zip(self._messages(begun), digests, strict=True)
+        return {
+            pair: Joint(conversation.session, tip, digest)
+            for message, digest in both
+            for pair in known_by(chain_key, before, message)
+        }
 
     def _messages(self, begun: str | None) -> list[dict[str, object]]:
         choices = self.answer.choices if self.answer is not None else ()

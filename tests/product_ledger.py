@@ -19,7 +19,7 @@ from memory.ids import new_id
 from memory.keys import KeyRing
 from memory.model import IndexRow, Quoted, Recall, Scope, ScopeId, ScopeVersion
 from memory.read.conversation import WITHDRAWN, Asked, Conversation, Conversations, Hot
-from memory.read.dropped import Joint, pair_of
+from memory.read.dropped import Joint, known_by
 from memory.read.extract import SentenceCompressor
 from memory.read.hot import HotScope, as_stored, item_of
 from memory.read.items import Filter
@@ -165,8 +165,8 @@ class World:
             tip = found.tip
             if behind is None or behind["role"] != "assistant" or list(messages[: len(before)]) != before or not tip:
                 continue
-            digest, pair = extend(key, tip, behind), pair_of(key, before[-1], behind)
-            pairs = {pair: Joint(found.session, tip, digest)} if pair is not None else {}
+            digest = extend(key, tip, behind)
+            pairs = {pair: Joint(found.session, tip, digest) for pair in known_by(key, before[-1], behind)}
             await self.conversations.remember(self.scope, key, found, [digest], pairs)
             self.store.sessions[digest] = found.session
 

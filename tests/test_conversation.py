@@ -12,7 +12,7 @@ from memory.errors import QueueUnavailable, StoreUnavailable
 from memory.ids import new_id
 from memory.model import Scope, SessionRef
 from memory.read.conversation import ERASURES_KNOWN, Asked, Conversation, Conversations, Hot
-from memory.read.dropped import Joint, pair_of
+from memory.read.dropped import Joint, known_by
 
 KEY = b"k" * 32
 SCOPE = Scope(new_id(), "u", "p", "a")
@@ -96,8 +96,8 @@ class Client:
             found = await self.conversations.find(SCOPE, KEY, label, messages, digests, ())
         message = {"role": "assistant", "content": answer}
         digest = extend(KEY, found.tip, message)
-        pair = pair_of(KEY, messages[-1], message)
-        pairs = {pair: Joint(found.session, found.tip, digest)} if pair and found.tip else {}
+        known = known_by(KEY, messages[-1], message) if found.tip else []
+        pairs = {pair: Joint(found.session, found.tip, digest) for pair in known if found.tip}
         if not self.hot.broken:
             await self.conversations.remember(SCOPE, KEY, found, [digest], pairs)
         if not self.store.behind:
@@ -499,3 +499,53 @@ async def test_a_named_conversation_that_was_looked_up_late_and_is_whole_is_not_
     await talked(client, 2, "named")
     await client.ask(said(*LONG[:5]), LONG[5], "named", late=True)
     assert not (await client.ask(said(*LONG[:7]), LONG[7], "named")).dropped
+
+
+PAGES = "\n<context>\nPages that were found for this question.\n</context>"
+
+
+@pytest.mark.parametrize("brought", [PAGES, "\n\n# Rules\nAnswer in one line."], ids=["pages", "rules"])
+@pytest.mark.parametrize("label", [None, "named"])
+async def test_what_is_sent_with_more_once_and_without_it_from_then_on_stays_where_it_was(
+    brought: str, label: str | None
+) -> None:
+    client = Client()
+    client.store.behind = True
+    first = await client.ask(said(LONG[0] + brought), LONG[1], label)
+    for turn in range(1, 5):
+        found = await client.ask(said(*LONG[: 2 * turn], LONG[2 * turn] + brought), LONG[2 * turn + 1], label)
+        assert (found.session, found.digests[0], found.dropped) == (first.session, first.tip, False), turn
+    as_sent = [text if at % 2 else text + brought for at, text in enumerate(LONG[:9])]
+    assert found.digests == tuple(chain(KEY, said(*as_sent)))
+
+
+async def test_a_message_sent_with_more_behind_what_is_known_stays_where_it_was() -> None:
+    client = Client()
+    whole = await talked(client, 2)
+    asked = await client.ask(said(*LONG[:4], LONG[4] + PAGES), LONG[5])
+    found = await client.ask(said(*LONG[:7]), LONG[7])
+    assert (found.session, found.dropped) == (whole.session, False)
+    assert found.digests[:6] == (*asked.digests, extend(KEY, asked.tip, said(*LONG[:6])[-1]))
+
+
+async def test_a_window_behind_a_message_sent_with_more_is_cut() -> None:
+    client = Client()
+    first = await client.ask(said(LONG[0] + PAGES), LONG[1])
+    for turn in range(1, 4):
+        await client.ask(said(*LONG[: 2 * turn], LONG[2 * turn] + PAGES), LONG[2 * turn + 1])
+    found = await client.ask([*said("What is this about?", "The mill."), *said(*LONG[:9])[4:]], "well")
+    assert (found.session, found.dropped, found.digests[:2]) == (first.session, True, (None, None))
+
+
+async def test_the_same_first_line_and_another_answer_are_another_conversation() -> None:
+    client = Client()
+    first = await client.ask(said(LONG[0] + PAGES), LONG[1])
+    found = await client.ask(said(LONG[0], LONG[3], LONG[4]), "well")
+    assert found.session != first.session
+
+
+async def test_an_answer_of_few_words_says_nothing_by_a_first_line() -> None:
+    client = Client()
+    first = await client.ask(said(LONG[0] + PAGES), "Yes.")
+    found = await client.ask(said(LONG[0], "Yes.", LONG[4]), "well")
+    assert found.session != first.session

@@ -1,11 +1,11 @@
 """Which conversation a request belongs to: messages in, a Conversation out (DESIGN section 5).
 
 A session named by the client is that session. Otherwise the longest chain prefix that ends in our answer decides;
-Redis knows it hot, Postgres knows it for good; of a history whose beginning was dropped, the first pair of a message
-and its answer that Redis knows (memory/read/dropped.py). A request without an assistant message opens a new session,
-except that the same opening within the regenerate window, while nobody has gone on from it, is another attempt. Never
-raises for a store that does not answer: then a new session is opened, and where there was an answer before it, that one
-is not remembered: the next request asks again. Writes only through `remember`.
+Redis knows it hot, Postgres knows it for good; of a history whose beginning was dropped, or whose messages are not as
+they were sent, the pairs of a message and its answer that Redis knows (memory/read/dropped.py). A request without an
+assistant message opens a new session, except that the same opening within the regenerate window, while nobody has gone
+on from it, is another attempt. Never raises for a store that does not answer: then a new session is opened, and where
+there was an answer before it, that one is not remembered: the next request asks again. Writes only through `remember`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from memory.errors import MemoryProxyFault
 from memory.ids import keyed_id, new_id
 from memory.model import Scope, SessionRef
 from memory.read.at_hand import AnswersAtHand
-from memory.read.dropped import Joint, newest_pair, pairs_of, rejoined, with_kept
+from memory.read.dropped import Joined, Joint, joined, line_pair_of, newest_pair, pairs_of, with_kept
 
 CUT: Final = Digest(b"cut".ljust(32, b"\x00"))
 """The place in a conversation's ledger that says from which message on it is sent: that one's digest, and behind it
@@ -170,12 +170,12 @@ class Conversations:
         named = session_ref(chain_key, scope, label) if label is not None else None
         asked = _asked(messages, digests, named, scope_ids)
         hot = await self._ask_hot(scope, chain_key, asked)
-        joined = await self._joined(scope, chain_key, named, messages, digests, asked, hot) if hot else None
-        if joined is not None:
-            asked = _asked(messages, joined, named, scope_ids)
-            alone = [whole for whole, left in zip(digests, joined, strict=True) if whole and not left]
+        left = await self._joined(scope, chain_key, named, messages, digests, asked, hot) if hot else None
+        if left is not None:
+            asked = _asked(messages, left.digests, named, scope_ids)
+            alone = [whole for whole, one in zip(digests, left.digests, strict=True) if whole and not one]
             hot = await self._ask_hot(scope, chain_key, replace(asked, marks=[*alone, *asked.marks]))
-            digests = with_kept(digests, joined, hot.ledger if hot else {})
+            digests = with_kept(digests, left.digests, hot.ledger if hot else {})
         unknown = named is None and hot is not None and hot.opening is None and _is_unknown(asked.answers, hot)
         session, fault = await self._choose(scope, scope_key(chain_key, scope), named, asked.answers, hot)
         if session is None and not fault and asked.answers:
@@ -196,7 +196,7 @@ class Conversations:
             fault=fault,
             is_new=session is None and not fault,
             ledger=hot.ledger if hot and hot.ledger_of == known.session_id else {},
-            dropped=joined is not None,
+            dropped=left is not None and left.is_cut,
             scope_ids=scope_ids,
             erasures=erasures,
             sent_back=asked.answers[-1:] if changed else (),
@@ -288,30 +288,26 @@ class Conversations:
         digests: tuple[Digest | None, ...],
         asked: Asked,
         hot: Hot,
-    ) -> tuple[Digest | None, ...] | None:
-        """The chain joined to the conversation that the client has dropped a part of; None where it is whole, or
-        nobody knows it.
+    ) -> Joined | None:
+        """The chain joined to the conversation that the client has dropped a part of, or rewritten some of; None where
+        it is whole, or nobody knows it.
         """
         if not asked.answers or asked.answers[-1] in hot.sessions:
             return None
         known = max((at for at, digest in enumerate(digests) if digest in hot.sessions), default=-1)
         pairs = pairs_of(chain_key, messages, digests, known)
-        if not pairs:
+        by_line = pairs_of(chain_key, messages, digests, known, line_pair_of)
+        if not pairs and not by_line:
             return None
         whole = digests[known] if known >= 0 else None
         mine = named or (hot.sessions[whole] if whole is not None else None)
         try:
-            joints = await self._hot.joints(scope, scope_key(chain_key, scope), list(pairs.values()))
+            wanted = [*pairs.values(), *by_line.values()]
+            joints = await self._hot.joints(scope, scope_key(chain_key, scope), wanted)
         except MemoryProxyFault:
             return None
-        for at, pair in pairs.items():
-            joint = joints.get(pair)
-            if joint is None or (mine is not None and joint.session.session_id != mine.session_id):
-                continue
-            if joint.answer not in digests:
-                return rejoined(chain_key, messages, digests, known, at, joint)
-            known = max(known, digests.index(joint.answer))  # here, or where the same was said before
-        return None
+        found = tuple({at: joints[one] for at, one in by.items() if one in joints} for by in (pairs, by_line))
+        return joined(chain_key, messages, digests, known, mine, *found)
 
     async def _begun(
         self,

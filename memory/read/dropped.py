@@ -1,14 +1,18 @@
-"""Clients that drop their oldest messages: the chain of what is left, joined to the conversation it was cut from.
+"""Clients that drop or rewrite messages they have sent: what is left, joined to the conversation it was cut from.
 
 A chain begins with the first message, so a history without it has another one, and each request of a sliding window
 would open a conversation of its own. What is left still holds answers of ours, each behind the message it answered; the
 first such pair that is recognised says where the history stands, and the chain goes on from there as if nothing had
-been dropped: what was placed stands again, and what was stored is not stored anew. Pure; refuses nothing.
+been dropped: what was placed stands again, and what was stored is not stored anew.
+
+Many clients send a message once with pages, rules or the state of an editor, and from then on without: no pair with
+such a message is recognised. Where none is, answers are, behind the first line of a person's words. Pure; refuses
+nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice, pairwise
 from operator import itemgetter
@@ -16,12 +20,15 @@ from typing import Final
 
 from memory.chain import Digest, extend, message_text, pair_digest
 from memory.model import SessionRef
+from policies.brought import own_words
 
 # The first answers that are looked for, and the last, in one trip: a client drops from the front or cuts out of the
 # middle, and of a talk that goes on for days Redis has forgotten what was said first.
 PAIRS_LOOKED_UP_MAX: Final = 16
 # Characters that a pair must have to be told from others: "Thanks." and "You are welcome." end many conversations.
 PAIR_CHARACTERS_MIN: Final = 48
+# A longer message is not read for a person's words: 1 to 2 ms each, on the event loop.
+LINE_CHARACTERS_READ_MAX: Final = 65_536
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +40,14 @@ class Joint:
     answer: Digest
 
 
+@dataclass(frozen=True, slots=True)
+class Joined:
+    """A chain that was joined to its conversation; `is_cut` where a part of that is not sent any more."""
+
+    digests: tuple[Digest | None, ...]
+    is_cut: bool
+
+
 def pair_of(chain_key: bytes, before: object, answer: object) -> Digest | None:
     """What a message and its answer are recognised by; None where they could be anybody's."""
     if len(message_text(before)) + len(message_text(answer)) < PAIR_CHARACTERS_MIN:
@@ -40,8 +55,33 @@ def pair_of(chain_key: bytes, before: object, answer: object) -> Digest | None:
     return pair_digest(chain_key, before, answer)
 
 
+def line_pair_of(chain_key: bytes, before: object, answer: object) -> Digest | None:
+    """The same by the first line of a person's words, without what a program brought; the answer alone must be no
+    other's.
+    """
+    if not isinstance(before, Mapping) or before.get("role") != "user":
+        return None
+    text = message_text(before)
+    if len(text) > LINE_CHARACTERS_READ_MAX or len(message_text(answer)) < PAIR_CHARACTERS_MIN:
+        return None
+    line = next(filter(None, map(str.strip, own_words(text).splitlines())), None)
+    if line is None:
+        return None
+    return pair_digest(chain_key, {"role": "first line", "content": line}, answer)
+
+
+def known_by(chain_key: bytes, before: object, answer: object) -> list[Digest]:
+    """All that an answer and the message before it are recognised by."""
+    both = (pair_of(chain_key, before, answer), line_pair_of(chain_key, before, answer))
+    return [pair for pair in both if pair is not None]
+
+
 def pairs_of(
-    chain_key: bytes, messages: Sequence[object], digests: Sequence[Digest | None], known: int
+    chain_key: bytes,
+    messages: Sequence[object],
+    digests: Sequence[Digest | None],
+    known: int,
+    pair_of: Callable[[bytes, object, object], Digest | None] = pair_of,
 ) -> dict[int, Digest]:
     """The pairs behind place `known`, by the place of their answer, PAIRS_LOOKED_UP_MAX from either end. Of one that
     was said more than once the last: that is where it is known to stand.
@@ -74,25 +114,62 @@ def _is_answer(message: object) -> bool:
     return isinstance(message, Mapping) and message.get("role") == "assistant"
 
 
+def joined(
+    chain_key: bytes,
+    messages: Sequence[object],
+    digests: Sequence[Digest | None],
+    known: int,
+    mine: SessionRef | None,
+    pairs: Mapping[int, Joint],
+    lines: Mapping[int, Joint],
+) -> Joined | None:
+    """The chain joined to `mine`, else to the conversation of the first pair that stands elsewhere than here, else of
+    the newest of the `lines`; None where there is none. Up to `known` it is right already.
+    """
+    first: dict[int, Joint] = {}
+    for at, joint in pairs.items():
+        if mine is not None and joint.session != mine:
+            continue
+        if joint.answer not in digests:
+            first, mine = {at: joint}, joint.session
+            break
+        known = max(known, digests.index(joint.answer))  # here, or where the same was said before
+    others = {at: joint for at, joint in lines.items() if at > known and at not in pairs}
+    if mine is None and others:
+        mine = others[max(others)].session
+    joints = {at: joint for at, joint in others.items() if joint.session == mine} | first
+    if not joints:
+        return None
+    chain = rejoined(chain_key, messages, digests, known, joints)
+    gap = any(whole is not None and one is None for whole, one in zip(digests, chain, strict=True))
+    return Joined(chain, gap or min(joints) in first)
+
+
 def rejoined(
     chain_key: bytes,
     messages: Sequence[object],
     digests: Sequence[Digest | None],
     known: int,
-    at: int,
-    joint: Joint,
+    joints: Mapping[int, Joint],
 ) -> tuple[Digest | None, ...]:
-    """The chain with the answer at place `at` where `joint` says it stands; up to `known` it is right already, and what
-    lies between is of no known place.
+    """The chain with each answer that has a joint, by its place, where that says it stands, and what it answered where
+    that stood as it was sent then; up to `known` it is right already, and what lies between that and the first joint is
+    of no known place.
     """
-    before = next(place for place in range(at - 1, -1, -1) if digests[place] is not None)
-    joined: list[Digest | None] = [*digests[: known + 1], *[None] * (at - known - 1), joint.answer]
-    joined[before] = joint.before
-    previous = joint.answer
-    for message, digest in zip(messages[at + 1 :], digests[at + 1 :], strict=True):
-        if digest is not None:
-            previous = extend(chain_key, previous, message)
-        joined.append(None if digest is None else previous)
+    places = [at for at, digest in enumerate(digests) if digest is not None]
+    answered = {at: place for place, at in pairwise(places)}
+    begins = answered[min(joints)]
+    joined: list[Digest | None] = [*digests[: known + 1], *[None] * (begins - known - 1)]
+    previous: Digest | None = None
+    for at in range(len(joined), len(digests)):
+        joint = joints.get(at)
+        if joint is not None:
+            if answered[at] > known and not _is_answer(messages[answered[at]]):
+                joined[answered[at]] = joint.before
+            previous = joint.answer
+        elif digests[at] is not None and previous is not None:
+            previous = extend(chain_key, previous, messages[at])
+        joined.append(digests[at] if digests[at] is None or previous is None else previous)
     return tuple(joined)
 
 
