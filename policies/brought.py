@@ -12,8 +12,11 @@ from __future__ import annotations
 import re
 from bisect import bisect_left
 from collections import defaultdict
+from collections.abc import Iterator
 from typing import Final
 
+ASKED_CHARS_MAX: Final = 65_536
+"""A longer message is searched by as it is: one of so many characters takes 1 to 2 ms, on the event loop."""
 _OPENING: Final = re.compile(r"^[ \t]{0,8}<([A-Za-z][\w.:-]{0,60})(?:\s[^<>\n]{0,300})?>", re.MULTILINE)
 _CLOSING: Final = re.compile(r"</([A-Za-z][\w.:-]{0,60})\s{0,8}>")
 _OWN: Final = re.compile(
@@ -53,19 +56,42 @@ def brought_in(text: str) -> list[tuple[int, int]]:
         return [(0, len(text))]
     output = _OUTPUT.search(text)
     end = output.start() if output else len(text)
-    ends: defaultdict[str, list[int]] = defaultdict(list)
-    for closing in _CLOSING.finditer(text):
-        ends[closing[1]].append(closing.end())
     found, reached = list[tuple[int, int]](), 0
-    for opening in _OPENING.finditer(text, 0, end):
-        closed = ends[opening[1]]
-        at = bisect_left(closed, opening.end())
-        if opening.start() >= reached and at < len(closed) and not _OWN.fullmatch(opening[1]):
-            reached = closed[at]
+    for opening, closing in _closed(text, end):
+        if opening.start() >= reached and not _OWN.fullmatch(opening[1]):
+            reached = closing.end()
             found.append((opening.start(), reached))
     if output and found and found[-1][1] > end:
         output = _OUTPUT.search(text, found[-1][1])
     return [*found, (output.start(), len(text))] if output else found
+
+
+def _closed(text: str, upto: int) -> Iterator[tuple[re.Match[str], re.Match[str]]]:
+    """The elements that open before a place and are closed, each with the first closing behind it."""
+    closings: defaultdict[str, list[re.Match[str]]] = defaultdict(list)
+    for closing in _CLOSING.finditer(text):
+        closings[closing[1]].append(closing)
+    for opening in _OPENING.finditer(text, 0, upto):
+        closed = closings[opening[1]]
+        at = bisect_left(closed, opening.end(), key=re.Match.start)
+        if at < len(closed):
+            yield opening, closed[at]
+
+
+def asked_in(text: str) -> str:
+    """What a person asks in a text that programs wrote in, to search by it: their words; where they have none, what
+    stands for them behind the head of a tool's output ("<feedback>…"), which nobody else may take for theirs; else all.
+    """
+    if len(text) > ASKED_CHARS_MAX:
+        return text
+    if own := own_words(text).strip():
+        return own
+    inside, reached = list[str](), 0
+    for opening, closing in _closed(text, len(text)):
+        if opening.start() >= reached and _OWN.fullmatch(opening[1]):
+            reached = closing.end()
+            inside.append(text[opening.end() : closing.start()].strip())
+    return "\n".join(filter(None, inside)) or text
 
 
 def output_in(text: str) -> str:

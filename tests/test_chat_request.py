@@ -221,6 +221,8 @@ def test_a_question_comes_with_the_ends_of_what_was_said_before_it() -> None:
     parsed = request([system, user("x"), user("who?"), assistant("b" * 650 + "a" * 250), tool, user(" and why? ")])
     assert (parsed.query_text, parsed.earlier_texts) == ("and why?", ("who?", "a" * 250))
     assert request([system, user("and why?")]).earlier_texts == ()
+    ruled = user("who?\n<rules>\n" + "Be brief. " * 30 + "\n</rules>")
+    assert request([ruled, user("and why?")]).earlier_texts == ("who?",)
     assert request([user("before"), assistant(None), user("why?"), assistant("begun")]).earlier_texts == ("before",)
     assert request([user("before"), user(None)]).query_text == ""
     assert request([system]).earlier_texts == ()

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memory.read.transform import FollowUp
 from policies.followup import leans
 
 
@@ -48,3 +49,34 @@ def test_a_question_of_its_own_does_not(question: str) -> None:
 @given(st.text(max_size=200))
 def test_any_text_is_one_or_the_other(question: str) -> None:
     assert leans(question) in (True, False)
+
+
+ENVIRONMENT = "<environment_details>\n# Open Tabs\nsrc/app.ts\n</environment_details>"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        f"What is my boat called?\n{ENVIRONMENT}",
+        f"<task>\nWhat is my boat called?\n</task>\n{ENVIRONMENT}",
+        "<system-reminder>\nThe list is empty.\n</system-reminder>\nWhat is my boat called?",
+        "<context>\nThe minutes of March.\n</context>\nWhat is my boat called?",
+        f"[attempt_completion] Result:\n\n<feedback>\nWhat is my boat called?\n</feedback>\n{ENVIRONMENT}",
+    ],
+    ids=["behind it", "in an element of its own", "before it", "pages", "in a tool's output"],
+)
+def test_a_question_is_searched_without_what_a_program_put_around_it(message: str) -> None:
+    searched = FollowUp().transform(message, ())
+    assert "What is my boat called?" in searched
+    assert not any(word in searched for word in ("Tabs", "list", "minutes", "attempt"))
+
+
+def test_a_question_leans_by_its_own_words() -> None:
+    assert FollowUp().transform(f"And how old is she?\n{ENVIRONMENT}", ("My sister is Vera.",)) == (
+        "My sister is Vera.\nAnd how old is she?"
+    )
+
+
+@pytest.mark.parametrize("message", [ENVIRONMENT, "Observation: four nodes", "<b>Halcyon</b>", "  "])
+def test_a_message_without_words_of_a_person_is_searched_by_all_of_it(message: str) -> None:
+    assert FollowUp().transform(message, ()) == message

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from policies.brought import asked_in
 from policies.followup import leans
 
 
 class FollowUp:
-    """A question is searched by its own words, one that leans on the turns before it by theirs as well."""
+    """A question is searched by its own words, without the pages, files and rules that a program put around them; one
+    that leans on the turns before it by theirs as well.
+    """
 
     def transform(self, query: str, previous: Sequence[str]) -> str:
         """The question, under what it leans on."""
-        return "\n".join((*previous, query)) if previous and leans(query) else query
+        asked = asked_in(query)
+        return "\n".join((*previous, asked)) if previous and leans(asked) else asked

@@ -29,7 +29,7 @@ from memory.json_spans import (
     without_surrogates,
 )
 from memory.placing import block_edit
-from policies.brought import is_errand
+from policies.brought import asked_in, is_errand
 
 EARLIER_TEXTS = 2
 EARLIER_CHARACTERS = 250
@@ -175,11 +175,14 @@ class ChatRequest:
 
     @property
     def earlier_texts(self) -> tuple[str, ...]:
-        """The ends of the last two texts said before it, oldest first: what a question may lean on."""
+        """The ends of the last two texts said before it, oldest first: what a question may lean on. Of a user's without
+        what a program brought.
+        """
         spoken = (
             view for view in reversed(self.messages[: self.newest_user or 0]) if view.role in ("user", "assistant")
         )
-        texts = islice(filter(None, map(_searchable, spoken)), EARLIER_TEXTS)
+        said = (asked_in(_searchable(view)) if view.role == "user" else _searchable(view) for view in spoken)
+        texts = islice(filter(None, said), EARLIER_TEXTS)
         return tuple(text[-EARLIER_CHARACTERS:] for text in texts)[::-1]
 
     @cached_property
