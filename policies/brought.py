@@ -35,6 +35,20 @@ _OUTPUT: Final = re.compile(
     r"|context information is below)",
     re.MULTILINE | re.IGNORECASE,
 )
+# Templates that put what was found around a question, as front-ends and libraries word theirs: the first words, then
+# what stands before the question and what behind it. What was found may hold that mark too: the last one counts.
+_FOUND: Final = re.compile(
+    r"\s*(?:### Task:\s+(?P<task>respond to the user query using the provided context)\b"
+    r"|(?P<pieces>use the following pieces of (?:retrieved )?context to answer|context information is below)\b"
+    r"|(?P<references>please answer the question based on the reference materials|请根据参考资料回答问题))",
+    re.IGNORECASE,
+)
+_MARKS: Final = {
+    "task": re.compile(r"</context>(?:\s{1,8}<user_query>)?"),
+    "pieces": re.compile(r"^(?:question|query):", re.MULTILINE | re.IGNORECASE),
+    "references": re.compile(r"^## (?:My question is:|我的问题是：)", re.MULTILINE),
+}
+_REFERENCES: Final = re.compile(r"^## (?:Reference Materials:|参考资料：)", re.MULTILINE)
 # As Open WebUI (with the user's question in it where it is none) and LibreChat word theirs.
 _ERRAND: Final = re.compile(
     r"\s*(?:### Task:\s(?=.*<chat_history>)(?!.*<user_query>)"
@@ -50,10 +64,24 @@ def is_errand(text: str) -> bool:
     return _ERRAND.match(text) is not None
 
 
+def _around(text: str) -> list[tuple[int, int]]:
+    """What a known template put around a question: before it, and behind it."""
+    head = _FOUND.match(text)
+    if head is None or head.lastgroup is None:
+        return []
+    marks = list(_MARKS[head.lastgroup].finditer(text, head.end()))
+    if head.lastgroup != "references":
+        return [(head.start(), marks[-1].end())] if marks else []
+    behind = _REFERENCES.search(text, marks[0].end()) if marks else None
+    return [(head.start(), marks[0].end()), (behind.start(), len(text))] if behind else []
+
+
 def brought_in(text: str) -> list[tuple[int, int]]:
     """The ranges of a text that a program brought, in order, none in another."""
     if is_errand(text):
         return [(0, len(text))]
+    if around := _around(text):
+        return around
     output = _OUTPUT.search(text)
     end = output.start() if output else len(text)
     found, reached = list[tuple[int, int]](), 0
