@@ -49,12 +49,29 @@ _MARKS: Final = {
     "references": re.compile(r"^## (?:My question is:|我的问题是：)", re.MULTILINE),
 }
 _REFERENCES: Final = re.compile(r"^## (?:Reference Materials:|参考资料：)", re.MULTILINE)
-# As Open WebUI (with the user's question in it where it is none) and LibreChat word theirs.
+# As front-ends, agents and libraries word theirs: titles, then what shortens or rewords what was said. Those of a
+# `### Task:` hold the user's question where they are none.
 _ERRAND: Final = re.compile(
     r"\s*(?:### Task:\s(?=.*<chat_history>)(?!.*<user_query>)"
     r"|(?:provide|please generate) a concise, 5-word-or-less title for the conversation\b"
+    r"|given the following(?:\.\.\.| chat history,) please reply with a title for the chat\b"
     r"|analyze this conversation and provide:\s+1\. the detected language\b"
-    r"|your task is to reflect the speaker's likely facial expression through a fitting emoji\b)",
+    r"|your task is to reflect the speaker's likely facial expression through a fitting emoji\b"
+    r"|(?:critical: respond with text only\b.{0,1000})?your task is to create a (?:comprehensive, )?detailed summary of"
+    r" the (?:conversation so far|entire conversation that captures)\b"
+    r"|you are performing a context checkpoint compaction\b"
+    r"|you are maintaining a context-aware state summary for an interactive\b"
+    r"|provide a detailed prompt for continuing our conversation above\b"
+    r"|first, reason in your scratchpad\. then, generate the <state_snapshot>"
+    r"|summarize the conversation so far, as described in the prompt instructions\b"
+    r"|ignore previous instructions\. summarize the most important (?:facts and events in the story|parts of the)\b"
+    r"|<chat_history>(?=.*please summarize the above conversation and retain key information\b)"
+    r"|progressively summarize the lines of conversation provided\b"
+    r"|create a summary of the conversation above:\s*\Z"
+    r"|this is (?:a )?summary of the conversation to date\b(?=.*\bextend the summary by taking into account the new)"
+    r"|the following is a conversation between the user and assistant\. write a concise summary about the contents of"
+    r"|given the following conversation and a follow up question, rephrase the follow up question\b"
+    r"|given a conversation \(between \w+ and \w+\) and a follow up message from \w+,\s+rewrite the message\b)",
     re.DOTALL | re.IGNORECASE,
 )
 

@@ -421,11 +421,45 @@ async def test_what_a_front_end_asks_for_itself_is_kept_in_the_conversation_and_
 @pytest.mark.parametrize(
     "said",
     [
+        "Given the following... please reply with a title for the chat that is 3-4 words in length, no ending.\n\nHi.",
+        "Your task is to create a detailed summary of the conversation so far, paying close attention to the requests.",
+        "CRITICAL: Respond with TEXT ONLY. Do NOT call any tools.\n\nYour task is to create a detailed summary of the"
+        " conversation so far.",
+        "You are performing a CONTEXT CHECKPOINT COMPACTION. Create a handoff summary for another LLM.",
+        "You are maintaining a context-aware state summary for an interactive agent.\nYou will be given events.",
+        "Provide a detailed prompt for continuing our conversation above. Focus on information that helps.",
+        "First, reason in your scratchpad. Then, generate the <state_snapshot>.",
+        "Summarize the conversation so far, as described in the prompt instructions.",
+        "Ignore previous instructions. Summarize the most important facts and events in the story so far.",
+        "<chat_history>\n<user>Hi.</user>\n</chat_history>\n\nPlease summarize the above conversation and retain key"
+        " information.",
+        "Progressively summarize the lines of conversation provided, adding onto the previous summary.\n\nHuman: Hi.",
+        "Create a summary of the conversation above:",
+        "This is summary of the conversation to date: Hi.\n\nExtend the summary by taking into account the new messages"
+        " above:",
+        "Given the following conversation and a follow up question, rephrase the follow up question to be a standalone"
+        " question.\n\nChat History:\nHuman: Hi.\nFollow Up Input: Who?",
+        "Given a conversation (between Human and Assistant) and a follow up message from Human, rewrite the message to"
+        " be a standalone question.\n\n<Chat History>\nuser: Hi.",
+    ],
+    ids=lambda said: said[:30],
+)
+def test_what_shortens_or_rewords_what_was_said_is_an_errand(said: str) -> None:
+    assert is_errand(said)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
         FOR_A_TITLE.replace("</chat_history>", "</chat_history>\n<user_query>\nWhere is staging?\n</user_query>"),
         "### Task:\nMove the staging cluster to Frankfurt.",
         "Please generate a title for the talk about Frankfurt.",
+        "Please summarize our conversation so far.",
+        "Create a summary of the conversation above: who said what about the boat, in ten lines.",
+        "Your task is to create a detailed summary of the conversation below.\n\nAda: The boat is in Whitby.",
+        "<chat_history>\nAda: The boat is in Whitby.\n</chat_history>\nWhere is the boat?",
     ],
-    ids=["with the question", "of a person", "of something else"],
+    ids=["with the question", "of a person", "of something else", "of a summary", "of parts", "of a talk", "quoted"],
 )
 def test_what_a_person_asks_is_no_errand(said: str) -> None:
     assert not is_errand(said)
