@@ -74,11 +74,29 @@ _ERRAND: Final = re.compile(
     r"|given a conversation \(between \w+ and \w+\) and a follow up message from \w+,\s+rewrite the message\b)",
     re.DOTALL | re.IGNORECASE,
 )
+# What instructs a model to do one, with what it is done to in the messages behind it.
+_INSTRUCTED: Final = re.compile(
+    r"\W*(?:you are a title generator\. you output only\b"
+    r"|you will generate a short title based on the first message\b"
+    r"|you are an assistant skilled in conversation\. (?:you need to )?summarize the user's conversation into a title\b"
+    r"|你是一名擅长会话的助理，你需要将用户的会话总结为"
+    r"|analyze if this message indicates a new conversation topic\b"
+    r"|you're an assistant who's good at extracting key takeaways from conversations and summarizing them\b"
+    r"|briefly\*? summarize this partial conversation about programming\b"
+    r"|you are an expert software engineer that generates concise, one-line git commit messages based on the provided"
+    r"|given a chat history and the latest user question which might reference context in the chat history)",
+    re.IGNORECASE,
+)
 
 
 def is_errand(text: str) -> bool:
     """Whether a chat front-end asks this of the model for itself: a title of the conversation, tags, questions."""
     return _ERRAND.match(text) is not None
+
+
+def instructs_errand(text: str) -> bool:
+    """Whether instructions ask that of the model."""
+    return is_errand(text) or _INSTRUCTED.match(text) is not None
 
 
 def _around(text: str) -> list[tuple[int, int]]:

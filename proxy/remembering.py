@@ -331,7 +331,7 @@ class Remembering:
         chain = conversation.digests[newest] if newest is not None else None
         entries: dict[Digest, Entry | None] = {one.chain: one.entry for one in prompt.newly_placed}
         undecided = chain is not None and chain not in entries and newest not in kept.known
-        whole = prompt.reason is None and prompt.fits and asked.ask.budget != 0
+        whole = prompt.reason is None and prompt.fits and asked.ask.budget != 0 and not chat.is_errand
         if chain is not None and undecided and whole and not self._has_decided(asked, chat, conversation):
             entries[chain] = None
         if has.restored.pending and self._is_placed(conversation, has.restored, prompt):

@@ -24,6 +24,10 @@ def user(content: object) -> dict[str, object]:
     return {"role": "user", "content": content}
 
 
+def instructs(content: object) -> dict[str, object]:
+    return {"role": "system", "content": content}
+
+
 def assistant(content: object) -> dict[str, object]:
     return {"role": "assistant", "content": content}
 
@@ -173,6 +177,8 @@ def test_no_salt_of_the_client_survives_the_tenants() -> None:
         ([user("hi")], {"echo": 1, "add_generation_prompt": "no"}),
         ([user("### Task:\nGenerate a concise title.\n<chat_history>\nUSER: hi\n</chat_history>")], {}),
         ([user("Please generate a concise, 5-word-or-less title for the conversation.\nUser: hi")], {}),
+        ([instructs("You are a title generator. You output ONLY a thread title."), user("hi")], {}),
+        ([instructs("- you will generate a short title based on the first message a user begins"), user("hi")], {}),
     ],
 )
 def test_nothing_is_placed_where_there_is_no_place(messages: object, others: dict[str, object]) -> None:
@@ -187,6 +193,8 @@ def test_nothing_is_placed_where_there_is_no_place(messages: object, others: dic
         [user([{"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}])],
         [user("hi"), assistant(None), {"role": "tool", "tool_call_id": "c", "content": "4"}],
         [user("hi"), "junk"],
+        [instructs("You write titles."), user("hi")],
+        [user("hi"), assistant("ho"), user("hi"), instructs("Create a summary of the conversation above:")],
     ],
 )
 def test_memory_is_placed_in_the_newest_user_message(messages: list[object]) -> None:

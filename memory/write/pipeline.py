@@ -61,9 +61,16 @@ from memory.write.quarantine import free, held_back
 from memory.write.redact_across import REACH_MESSAGES, Borders
 from memory.write.summarise import Summariser
 from memory.write.tombstones import digests_of, given_of
-from memory.write.turns import Message, as_sensitive_as_given, messages_of, turn_of, turn_of_line
+from memory.write.turns import (
+    Message,
+    as_sensitive_as_given,
+    instructions_of,
+    messages_of,
+    turn_of,
+    turn_of_line,
+)
 from memory.write.windows import TextTokenizer
-from policies.brought import is_errand, is_output
+from policies.brought import instructs_errand, is_errand, is_output
 from policies.fact_talk import CHARS_MAX as TALK_CHARS_MAX
 from policies.hygiene import is_junk, repeats
 from policies.injection.judge import rules_of
@@ -605,8 +612,8 @@ def _worth_keeping(turns: Sequence[Turn], held: Mapping[UUID, str], captured: Ca
     placed = [one.text for one in captured.retrieval.placed] if captured.retrieval else []
     said = _without_errands(turns)
     said = [turn for turn in said if turn.role != "assistant" or not repeats(turn.content, placed)]
-    if captured.status != "complete":
-        said = _without_broken_off(said, captured)
+    if captured.status != "complete" or any(map(instructs_errand, instructions_of(captured))):
+        said = _without_answers(said, captured)
     known = {turn.event_id for turn in said}
     return said + [turn for turn in turns if turn.event_id in held and turn.event_id not in known]
 
@@ -617,9 +624,10 @@ def _without_errands(turns: Sequence[Turn]) -> list[Turn]:
     return [turn for turn in turns if errands.isdisjoint((turn.chain, turn.parent_chain))]
 
 
-def _without_broken_off(turns: Sequence[Turn], captured: Captured) -> list[Turn]:
-    """Without an answer whose end was never said. It stays in its conversation; half a sentence is recalled by nobody,
-    least of all by whoever asks the same again.
+def _without_answers(turns: Sequence[Turn], captured: Captured) -> list[Turn]:
+    """Without what the model said now: an answer whose end was never said, or to an errand. It stays in its
+    conversation; half a sentence is recalled by nobody, least of all by whoever asks the same again. What a user said
+    stays: many errands are given the question itself, which its own request says again.
     """
     asked = set(captured.digests)
     return [turn for turn in turns if turn.chain in asked]

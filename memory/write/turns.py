@@ -86,6 +86,12 @@ def served_texts(captured: Captured) -> list[str]:
     return [text for text in texts if text]
 
 
+def instructions_of(captured: Captured) -> list[str]:
+    """The texts of what instructs the model in an exchange: of the messages that are not part of the chain."""
+    said = _request_messages(captured.request)
+    return [message_text(one) for one, digest in zip(said, captured.digests, strict=False) if digest is None]
+
+
 def as_sensitive_as_given(turns: Sequence[Turn], retrieval: Retrieval | None) -> tuple[Turn, ...]:
     """The turns, what the model said among them at least as sensitive as the memory it was given: it may repeat it."""
     given = retrieval.placed if retrieval else ()

@@ -29,7 +29,7 @@ from memory.json_spans import (
     without_surrogates,
 )
 from memory.placing import block_edit
-from policies.brought import asked_in, is_errand
+from policies.brought import asked_in, instructs_errand, is_errand
 
 EARLIER_TEXTS = 2
 EARLIER_CHARACTERS = 250
@@ -198,7 +198,15 @@ class ChatRequest:
         is_echoed = self.echo and adds is not None and not is_true(adds)
         if self.messages[-1].role == "assistant" or self.continue_final_message or is_echoed:
             return False
-        return not is_errand(self.query_text)
+        return not self.is_errand
+
+    @property
+    def is_errand(self) -> bool:
+        """Whether a front-end asks this for itself, in the newest user message or in what instructs the model first."""
+        first = self.messages[0] if self.messages else None
+        if first is not None and first.instructs and instructs_errand(_searchable(first)):
+            return True
+        return is_errand(self.query_text)
 
     def edited(
         self,

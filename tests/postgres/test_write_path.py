@@ -465,6 +465,24 @@ def test_what_a_person_asks_is_no_errand(said: str) -> None:
     assert not is_errand(said)
 
 
+@pytest.mark.parametrize(
+    ("instructions", "kept"),
+    [
+        ("You are a title generator. You output ONLY a thread title. Nothing else.", 1),
+        ("*Briefly* summarize this partial conversation about programming.\nInclude less about older parts.", 1),
+        ("\n\n    - you will generate a short title based on the first message a user begins a conversation with", 1),
+        ("You are an assistant for titles of books.", 2),
+    ],
+)
+def test_an_answer_to_what_a_front_end_instructs_is_remembered_by_nobody(instructions: str, kept: int) -> None:
+    said = ({"role": "system", "content": instructions}, {"role": "user", "content": "My boat is called Halcyon."})
+    answer = "A Boat That Is Called Halcyon"
+    captured = captured_of(Next(Talk("ada", "s", (Exchange((), ""),)), 0, said, 1, answer), Scope(new_id()), bytes(32))
+    asked = turn(captured.exchange_id, "s", 0, "user", said[1]["content"], chain=captured.digests[1])
+    turns = [asked, turn(captured.exchange_id, "s", 1, "assistant", answer)]
+    assert _worth_keeping(turns, {}, replace(captured, retrieval=None)) == turns[:kept]
+
+
 async def test_what_an_exchange_puts_right_of_the_one_before_rests_on_both(workshop: Workshop) -> None:
     scope = Scope(workshop.store.tenant, "ada")
     chain_key = await workshop.keys.chain_key(scope.tenant)
