@@ -17,7 +17,7 @@ from typing import Any, Final, Protocol
 from uuid import UUID
 
 from memory.assemble import NO_ROOM, STYLE, Block, build_block
-from memory.chain import Digest
+from memory.chain import Digest, message_text
 from memory.checkpoints import Restored
 from memory.config import Settings
 from memory.ids import is_words
@@ -29,7 +29,7 @@ from memory.read.lexical import in_a_text
 from memory.read.restore import GIVEN_CHUNKS_MAX
 from memory.read.working_lines import LINES_MAX
 from policies.labels import Sensitivity, derived_sensitivity
-from proxy.cutting import Cut, bytes_of, members_of
+from proxy.cutting import Cut, bytes_of, is_cut, members_of
 from proxy.identity import Ask
 from proxy.made import Made, made_of
 from proxy.wire.chat_request import ChatRequest
@@ -38,6 +38,8 @@ from proxy.wire.chat_request import ChatRequest
 SUMMARY_TOKENS_MAX: Final = 1000
 # A ledger that has less than this left of its ceiling is full: no item of any use is shorter.
 FULL_BELOW_TOKENS: Final = 48
+# So many characters that stand in a message say there what they say as a memory; fewer may be a part of anything.
+SAID_CHARS_MIN: Final = 40
 # Room left for an answer when the client names no limit: memory must not squeeze the answer out of the window.
 ANSWER_TOKENS_RESERVED: Final = 256
 # A larger body is not sent a second time to be counted (200 MB of images held the event loop for 4 s): what then
@@ -201,6 +203,7 @@ def assemble(
         candidates = each_once((*restored.candidates, *kept.owed, *candidates))
     others = (placed for at, placed in blocks.items() if not opens or at != position)
     standing = frozenset(one for placed in others for one in placed.memory_ids) - _outdated(candidates, blocks)
+    standing |= _said(candidates, chat, cut) if open_to_new else frozenset()
     make = partial(rules.block, candidates, recall.terms, room.budget, standing)
     made = made_of(recall, candidates, room.budget, standing, make)
     block = made.block
@@ -238,6 +241,26 @@ def _no_room(kept: Kept, room: Room, blocks: Mapping[int, Placed]) -> tuple[Plac
     """The blocks that stood and have to go, but for what another one stands for."""
     gone = (kept.blocks[at] for at in (*room.give_way, *room.left_out) if at not in blocks)
     return tuple(one for one in gone if one.kept)
+
+
+def _said(candidates: Sequence[Candidate], chat: ChatRequest, cut: Cut | None) -> frozenset[UUID]:
+    """What was recalled and is said by the request itself, word for word: told by another conversation of the same
+    words, or by what its client sends otherwise than it was stored. A few words must be all of a message.
+    """
+    sent = [view.value for at, view in enumerate(chat.messages) if not is_cut(chat, cut, at)]
+    texts = frozenset(text for message in sent for text in _as_quoted(message))
+    whole = "\n".join(texts)
+    recalled = ((one.memory_id, one.content.strip()) for one in candidates if one.admitted and not one.section)
+    return frozenset(
+        memory_id for memory_id, said in recalled if said in texts or (len(said) >= SAID_CHARS_MIN and said in whole)
+    )
+
+
+def _as_quoted(message: object) -> tuple[str, ...]:
+    """The text of a message as memory would quote it: under the name of who spoke, too."""
+    text = message_text(message).strip()
+    name = message.get("name") if isinstance(message, Mapping) else None
+    return (text, f"{name}: {text}") if isinstance(name, str) else (text,)
 
 
 def _outdated(candidates: Sequence[Candidate], blocks: Mapping[int, Placed]) -> frozenset[UUID]:

@@ -274,6 +274,32 @@ def test_what_an_opening_is_given_in_place_of_what_was_withdrawn_stays_there() -
     assert [one.chain for one in prompt.withdrawn] == [b"o" * 32]
 
 
+LONG = "The door code of the boat house is 7719, and the key hangs in the pantry."
+
+
+@pytest.mark.parametrize(
+    ("said", "messages"),
+    [
+        ("thanks", [user("thanks")]),
+        (LONG, [user(LONG)]),
+        (LONG, [{"role": "assistant", "content": f"{LONG}\n\n[NOTE] Some of the conversation was removed."}]),
+        (LONG, [{"role": "system", "content": f"[Summary: {LONG}]"}]),
+        (LONG, [user([{"type": "text", "text": LONG}])]),
+        (f"ada: {LONG}", [{**user(LONG), "name": "ada"}]),
+    ],
+    ids=["all of a message", "of a user", "with a note", "in instructions", "in parts", "under a name"],
+)
+def test_what_the_request_says_itself_is_not_quoted_to_it(said: str, messages: list[dict[str, Any]]) -> None:
+    prompt = placed(request(*messages, user("What is the code?")), Recall((candidate(1, said),), "full"))
+    assert (prompt.status, prompt.count) == ("empty", 0)
+
+
+@pytest.mark.parametrize("said", ["The code is 7719.", f"{LONG} Ask Ada."])
+def test_what_is_a_part_of_what_the_request_says_or_says_more_is_quoted(said: str) -> None:
+    asks = user(f"Is that so? The code is 7719. {LONG}")
+    assert placed(request(asks), Recall((candidate(1, said),), "full")).count == 1
+
+
 def test_what_takes_the_place_of_something_that_stands_is_said_in_the_newest_message() -> None:
     newer = replace(candidate(3, "I moved to Lyon."), replaces=True)
     prompt = placed(request(*TALK), Recall(), kept=replace(kept_at(stands(0, 2)), owed=(newer,)))
