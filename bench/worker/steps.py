@@ -14,7 +14,7 @@ import threading
 import time
 import types
 from collections import Counter
-from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
@@ -178,6 +178,9 @@ class TimedStore:
 
     async def session_of_chains(self, scope: Scope, digests: Sequence[Digest]) -> Mapping[bytes, SessionRef]:
         return await self.clock.drive("look up", _of(self.inner.session_of_chains(scope, digests)))
+
+    async def chains_elsewhere(self, scope: Scope, session_id: UUID, chains: Sequence[Digest]) -> Set[bytes]:
+        return await self.clock.drive("look up", _of(self.inner.chains_elsewhere(scope, session_id, chains)))
 
     async def session_that_went_on(self, scope: Scope, digests: Sequence[Digest], after: datetime) -> SessionRef | None:
         return await self.clock.drive("look up", _of(self.inner.session_that_went_on(scope, digests, after)))

@@ -12,7 +12,7 @@ import hashlib
 import hmac
 import json
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final, Protocol
@@ -88,6 +88,9 @@ _REMEMBERED_ROLES: Final = frozenset({"user", "assistant"})
 
 class ExchangeStore(Homes, Protocol):
     """Where exchanges are written."""
+
+    async def chains_elsewhere(self, scope: Scope, session_id: UUID, chains: Sequence[Digest]) -> Set[bytes]:
+        """Which of these positions another session of this very scope has. Raises StoreUnavailable."""
 
     async def commit(self, commit: Commit, *, now: datetime, digests: Digests) -> Committed:
         """Write everything or nothing. Raises StoreUnavailable, LeaseLost."""
@@ -192,9 +195,11 @@ class WritePath:
         fresh, earlier = await self._fresh_turns(captured, tokens)
         turns = as_sensitive_as_given(fresh, captured.retrieval)
         held = await self._held_back(turns)
+        told = await self._told_before(captured, turns)
         said = await asyncio.to_thread(_worth_keeping, turns, held, captured)
+        said = [turn for turn in said if turn.chain not in told]
         memories = await self._embedded(self._episodes(said, delivery.entry, held, live=True))
-        teaching = free(turns, held)
+        teaching = [turn for turn in free(turns, held) if turn.chain not in told]
         facts = () if self._parts.facts_later else await self._facts(teaching, [*earlier, *map(spoken_of, turns)])
         commit = Commit(
             scope=captured.scope,
@@ -426,6 +431,15 @@ class WritePath:
             )
         return said
 
+    async def _told_before(self, captured: Captured, turns: Sequence[Turn]) -> Set[bytes]:
+        """The positions of a history that its client brought along where another conversation has the same: examples
+        for the model, which thousands of requests begin with. They stay in each, and are remembered of the first.
+        """
+        brought = _brought_along(captured, turns)
+        if not brought:
+            return frozenset()
+        return await self._parts.store.chains_elsewhere(captured.scope, captured.session.session_id, brought)
+
     async def _held_back(self, turns: Sequence[Turn]) -> dict[UUID, str]:
         """Why which turns wait for a person. Work for a processor (.7 us a character), so off the event loop."""
         with self._parts.metrics.write_seconds.labels("hold_back").time():
@@ -616,6 +630,15 @@ def _worth_keeping(turns: Sequence[Turn], held: Mapping[UUID, str], captured: Ca
         said = _without_answers(said, captured)
     known = {turn.event_id for turn in said}
     return said + [turn for turn in turns if turn.event_id in held and turn.event_id not in known]
+
+
+def _brought_along(captured: Captured, turns: Sequence[Turn]) -> list[Digest]:
+    """The positions of these turns that are history: up to the last answer that the request had already."""
+    asked = set(captured.digests)
+    history = [turn for turn in turns if turn.chain in asked]
+    while history and history[-1].role != "assistant":
+        history.pop()
+    return [turn.chain for turn in history]
 
 
 def _without_errands(turns: Sequence[Turn]) -> list[Turn]:

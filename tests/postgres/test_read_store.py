@@ -411,7 +411,7 @@ async def test_what_is_withdrawn_never_comes_back_and_another_attempt_is_given_s
     assert found == {placed.chain: b"more" if anew else WITHDRAWN}
 
 
-@pytest.mark.parametrize("name", ["session_of_chains", "session_that_went_on"])
+@pytest.mark.parametrize("name", ["session_of_chains", "session_that_went_on", "chains_elsewhere"])
 async def test_a_position_is_looked_up_where_one_of_many_scopes_holds_most_turns(
     postgres: TestDatabase, name: str
 ) -> None:
@@ -430,7 +430,9 @@ async def test_a_position_is_looked_up_where_one_of_many_scopes_holds_most_turns
             ANALYZE turns
             """
         )
-        asked = [made.tenant, scope_id, [digest("a"), digest("b")], T0][: 3 if name == "session_of_chains" else 4]
+        chains = [digest("a"), digest("b")]
+        others = {"session_of_chains": [chains], "session_that_went_on": [chains, T0]}
+        asked = [made.tenant, scope_id, *others.get(name, [new_id(), chains])]
         async with made.database.transaction(made.tenant, [scope_id], read_only=True, generic=True) as tx:
             plan = await tx.fetch(
                 replace(made.database.queries[name], sql=f"EXPLAIN {made.database.queries[name].sql}"), *asked

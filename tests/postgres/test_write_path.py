@@ -483,6 +483,25 @@ def test_an_answer_to_what_a_front_end_instructs_is_remembered_by_nobody(instruc
     assert _worth_keeping(turns, {}, replace(captured, retrieval=None)) == turns[:kept]
 
 
+async def test_examples_that_many_conversations_begin_with_are_remembered_of_the_first(workshop: Workshop) -> None:
+    scope = Scope(workshop.store.tenant, "ada")
+    chain_key = await workshop.keys.chain_key(scope.tenant)
+    examples = ("My boat is called Halcyon.", "Noted, the boat Halcyon.", "I prefer short answers.", "Short, then.")
+    begun = [{"role": "assistant" if at % 2 else "user", "content": said} for at, said in enumerate(examples)]
+    for number in range(3):
+        talk = Talk("ada", f"question {number}", (Exchange((), ""),))
+        asked = (*begun, {"role": "user", "content": f"My flight {number} is late."})
+        await workshop.put(captured_of(Next(talk, number, asked, 1, f"Flight {number} it is."), scope, chain_key))
+        await workshop.work(Life(float("inf")))
+    told = "SELECT count(*) FROM turns WHERE content LIKE $1"
+    kept = "SELECT count(*) FROM memories JOIN memory_versions USING (tenant_id, memory_id) WHERE kind = 'episodic' AND"
+    assert [await workshop.eyes.fetchval(told, f"%{one}%") for one in ("Halcyon", "flight")] == [6, 3]
+    assert [await workshop.eyes.fetchval(f"{kept} content LIKE $1", f"%{one}%") for one in ("Halcyon", "flight")] == [
+        2,
+        3,
+    ]
+
+
 async def test_what_an_exchange_puts_right_of_the_one_before_rests_on_both(workshop: Workshop) -> None:
     scope = Scope(workshop.store.tenant, "ada")
     chain_key = await workshop.keys.chain_key(scope.tenant)

@@ -73,6 +73,15 @@ class WriteStore:
             found = await tx.fetch("session_of_chains", scope.tenant, scope_id, list(digests))
         return {row["chain"]: SessionRef(row["session_id"], row["label"]) for row in found}
 
+    async def chains_elsewhere(self, scope: Scope, session_id: UUID, chains: Sequence[Digest]) -> frozenset[bytes]:
+        """Which of these positions another session of this very scope has."""
+        scope_id = await self._scopes.find(scope)
+        if scope_id is None:
+            return frozenset()
+        async with self._database.transaction(scope.tenant, [scope_id], read_only=True, generic=True) as tx:
+            found = await tx.fetch("chains_elsewhere", scope.tenant, scope_id, session_id, list(chains))
+        return frozenset(row["chain"] for row in found)
+
     async def session_that_went_on(self, scope: Scope, digests: Sequence[Digest], after: datetime) -> SessionRef | None:
         """The session in which a request that arrived after `after` sent one of these positions as its history."""
         scope_id = await self._scopes.find(scope)

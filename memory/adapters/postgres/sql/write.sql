@@ -111,6 +111,17 @@ SELECT t.session_id, t.chain, t.event_id
 FROM unnest($2::uuid[], $3::bytea[]) AS w (session_id, chain)
 JOIN turns t ON t.tenant_id = $1 AND t.session_id = w.session_id AND t.chain = w.chain;
 
+-- name: chains_elsewhere
+-- Which of these chain positions another session of the scope has. Each is looked up by itself, as in session_of_chains.
+-- $1 tenant uuid, $2 scope_id int8, $3 session_id uuid, $4 chains bytea[]
+-- Uses: turns_chain. Rows: chain.
+SELECT w.chain
+FROM unnest($4::bytea[]) AS w (chain)
+CROSS JOIN LATERAL (
+    SELECT FROM turns
+    WHERE tenant_id = $1 AND scope_id + 0 = $2 AND chain = w.chain AND session_id <> $3
+    LIMIT 1) t;
+
 -- name: last_said_above
 -- When the latest was said of the turns of a session from one position of the chain up to its beginning.
 -- $1 tenant uuid, $2 session_id uuid, $3 chain bytea
