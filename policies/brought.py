@@ -24,6 +24,7 @@ _OWN: Final = re.compile(
     r"|(?:user|human)[_-]?(?:query|question|message|input|request|prompt|answer|feedback|task|instructions?|text)?",
     re.IGNORECASE,
 )
+_STATE: Final = re.compile(r"environment_(?:details|context)|system[_-]reminder", re.IGNORECASE)
 _OUTPUT: Final = re.compile(
     r"^[^\w\n]{0,4}(?:observations?(?: \d+)?\W{0,3}:"
     r"|(?:tool|function|command|terminal|shell|search|code|execution)[ _-](?:call[ _-])?"
@@ -166,6 +167,14 @@ def output_in(text: str) -> str:
 def is_output(text: str) -> bool:
     """Whether a text is a tool's output and no word of a person's."""
     return bool(output_in(text)) and not own_words(text).strip()
+
+
+def is_state(text: str) -> bool:
+    """Whether a text is only what a program says of its own state: an editor's open files, a reminder to the model."""
+    if own_words(text).strip():
+        return False
+    openings = [_OPENING.match(text, start) for start, _ in brought_in(text)]
+    return bool(openings) and all(one is not None and _STATE.fullmatch(one[1]) for one in openings)
 
 
 def own_words(text: str) -> str:

@@ -70,7 +70,7 @@ from memory.write.turns import (
     turn_of_line,
 )
 from memory.write.windows import TextTokenizer
-from policies.brought import instructs_errand, is_errand, is_output
+from policies.brought import instructs_errand, is_errand, is_output, is_state
 from policies.fact_talk import CHARS_MAX as TALK_CHARS_MAX
 from policies.hygiene import is_junk, repeats
 from policies.injection.judge import rules_of
@@ -642,9 +642,12 @@ def _brought_along(captured: Captured, turns: Sequence[Turn]) -> list[Digest]:
 
 
 def _without_errands(turns: Sequence[Turn]) -> list[Turn]:
-    """Without what a front-end asks for itself, and its answers: they stay in their conversation."""
+    """Without what a front-end asks for itself, and its answers; and what a program says of its own state with every
+    message: they stay in their conversation.
+    """
     errands = {turn.chain for turn in turns if turn.role == "user" and is_errand(turn.content)}
-    return [turn for turn in turns if errands.isdisjoint((turn.chain, turn.parent_chain))]
+    said = [turn for turn in turns if errands.isdisjoint((turn.chain, turn.parent_chain))]
+    return [turn for turn in said if turn.role != "user" or not is_state(turn.content)]
 
 
 def _without_answers(turns: Sequence[Turn], captured: Captured) -> list[Turn]:

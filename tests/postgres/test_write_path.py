@@ -483,6 +483,28 @@ def test_an_answer_to_what_a_front_end_instructs_is_remembered_by_nobody(instruc
     assert _worth_keeping(turns, {}, replace(captured, retrieval=None)) == turns[:kept]
 
 
+STATE = "<environment_details>\n# Open Tabs\nsrc/app.ts\n</environment_details>"
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        (STATE, 1),
+        (f"<system-reminder>\nYour list is empty.\n</system-reminder>\n{STATE}", 1),
+        (f"Rename the module.\n{STATE}", 2),
+        ("<document>\nThe contract ends in May.\n</document>", 2),
+        (f"<document>\nThe contract ends in May.\n</document>\n{STATE}", 2),
+        (f"<feedback>\nRename the module.\n</feedback>\n{STATE}", 2),
+    ],
+    ids=["state", "and a reminder", "and words", "a document", "a document and state", "words in an element"],
+)
+def test_what_only_says_the_state_of_a_program_is_remembered_by_nobody(said: str, kept: int) -> None:
+    exchange_id, talk = new_id(), Talk("ada", "s", (Exchange((), ""),))
+    captured = captured_of(Next(talk, 0, ({"role": "user", "content": said},), 1, "y"), Scope(new_id()), bytes(32))
+    turns = [turn(exchange_id, "s", 0, "user", said), turn(exchange_id, "s", 1, "assistant", "I look at the module.")]
+    assert _worth_keeping(turns, {}, replace(captured, retrieval=None)) == turns[-kept:]
+
+
 async def test_examples_that_many_conversations_begin_with_are_remembered_of_the_first(workshop: Workshop) -> None:
     scope = Scope(workshop.store.tenant, "ada")
     chain_key = await workshop.keys.chain_key(scope.tenant)
