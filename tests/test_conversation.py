@@ -549,3 +549,14 @@ async def test_an_answer_of_few_words_says_nothing_by_a_first_line() -> None:
     first = await client.ask(said(LONG[0] + PAGES), "Yes.")
     found = await client.ask(said(LONG[0], "Yes.", LONG[4]), "well")
     assert found.session != first.session
+
+
+async def test_the_same_question_behind_words_of_the_clients_own_is_another_turn() -> None:
+    client, own = Client(), ("These are the files of the chat now.", "Fine, all that I change will be in those files.")
+    asked = (LONG[0], LONG[2], LONG[4], LONG[2])
+    found = []
+    for turn, question in enumerate(asked):
+        before = [text for at in range(turn) for text in (asked[at], LONG[2 * at + 1])]
+        found.append(await client.ask(said(*before, *own, question + "\n\nAnswer in one line."), LONG[2 * turn + 1]))
+    assert len({one.session for one in found}) == 1
+    assert len({one.tip for one in found}) == 4

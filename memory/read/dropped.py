@@ -137,12 +137,14 @@ def joined(
     others = {at: joint for at, joint in lines.items() if at > known and at not in pairs}
     if mine is None and others:
         mine = others[max(others)].session
-    joints = {at: joint for at, joint in others.items() if joint.session == mine} | first
-    if not joints:
+    others = {at: joint for at, joint in others.items() if joint.session == mine}
+    if not others and not first:
         return None
-    chain = rejoined(chain_key, messages, digests, known, joints)
+    begins = min((*others, *first))
+    asides = {} if begins in first else {at: one for at, one in pairs.items() if at > begins and one.session == mine}
+    chain = rejoined(chain_key, messages, digests, known, others if asides else others | first, asides)
     gap = any(whole is not None and one is None for whole, one in zip(digests, chain, strict=True))
-    return Joined(chain, gap or min(joints) in first)
+    return Joined(chain, gap or begins in first)
 
 
 def rejoined(
@@ -151,10 +153,12 @@ def rejoined(
     digests: Sequence[Digest | None],
     known: int,
     joints: Mapping[int, Joint],
+    asides: Mapping[int, Joint],
 ) -> tuple[Digest | None, ...]:
     """The chain with each answer that has a joint, by its place, where that says it stands, and what it answered where
     that stood as it was sent then; up to `known` it is right already, and what lies between that and the first joint is
-    of no known place.
+    of no known place. An aside has its place as well, and what comes behind it none: a client may put the same words
+    of its own behind its history each time.
     """
     places = [at for at, digest in enumerate(digests) if digest is not None]
     answered = {at: place for place, at in pairwise(places)}
@@ -162,14 +166,15 @@ def rejoined(
     joined: list[Digest | None] = [*digests[: known + 1], *[None] * (begins - known - 1)]
     previous: Digest | None = None
     for at in range(len(joined), len(digests)):
-        joint = joints.get(at)
-        if joint is not None:
-            if answered[at] > known and not _is_answer(messages[answered[at]]):
-                joined[answered[at]] = joint.before
-            previous = joint.answer
+        joint = joints.get(at) or asides.get(at)
+        if joint is not None and answered[at] > known and not _is_answer(messages[answered[at]]):
+            joined[answered[at]] = joint.before
+        if at in joints:
+            previous = joints[at].answer
         elif digests[at] is not None and previous is not None:
             previous = extend(chain_key, previous, messages[at])
-        joined.append(digests[at] if digests[at] is None or previous is None else previous)
+        here = joint.answer if joint is not None else previous
+        joined.append(digests[at] if digests[at] is None or here is None else here)
     return tuple(joined)
 
 

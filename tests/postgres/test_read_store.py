@@ -431,7 +431,7 @@ async def test_a_position_is_looked_up_where_one_of_many_scopes_holds_most_turns
             """
         )
         chains = [digest("a"), digest("b")]
-        others = {"session_of_chains": [chains], "session_that_went_on": [chains, T0]}
+        others: dict[str, list[Any]] = {"session_of_chains": [chains], "session_that_went_on": [chains, T0]}
         asked = [made.tenant, scope_id, *others.get(name, [new_id(), chains])]
         async with made.database.transaction(made.tenant, [scope_id], read_only=True, generic=True) as tx:
             plan = await tx.fetch(
