@@ -200,7 +200,7 @@ class ChatRequest:
             return False
         return not self.is_errand
 
-    @property
+    @cached_property
     def is_errand(self) -> bool:
         """Whether a front-end asks this for itself, in the newest user message or in what instructs the model first."""
         first = self.messages[0] if self.messages else None
