@@ -381,6 +381,27 @@ async def test_a_stale_pid_file_that_names_a_stranger_is_no_hindrance(place: Pat
             await connection.close()
 
 
+async def test_what_a_killed_postgres_left_at_work_hinders_no_start(place: Path) -> None:
+    """A backend hears at the end of its statement only that the postmaster is gone: no server starts beside it."""
+    with held(place / "data") as data:
+        data.pg.mkdir()
+        other = place / "pg"
+        other.mkdir()
+        at_work, elsewhere = (
+            subprocess.Popen(["postgres: memory_proxy: mp_app [local] INSERT", "60"], executable="/bin/sleep", cwd=cwd)
+            for cwd in (data.pg, other)
+        )
+        try:
+            (data.pg / "postmaster.pid").write_text(f"{os.getpid()}\n{data.pg}\n")
+            await stop_leftovers(data, Journal(StringIO(), "text"))
+            assert at_work.wait(10) == -signal.SIGQUIT
+            assert elsewhere.poll() is None
+        finally:
+            for process in (at_work, elsewhere):
+                process.kill()
+                process.wait(10)
+
+
 @pytest.mark.long
 async def test_a_stale_socket_lock_that_names_a_process_of_the_same_account_is_no_hindrance(place: Path) -> None:
     """As in a container that was killed and starts again: its few processes have the numbers of before."""

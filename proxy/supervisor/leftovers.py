@@ -66,6 +66,9 @@ async def stop_leftovers(data: DataDir, journal: Journal) -> None:
     if postmaster is not None:
         journal.note("leftovers", level="warning", text="stopping Postgres of a killed supervisor", pids=[postmaster])
         await _end({postmaster}, (signal.SIGINT, POSTGRES_PATIENCE_S), (signal.SIGQUIT, KILL_PATIENCE_S))
+    if backends := _backends(data.pg):
+        journal.note("leftovers", level="warning", text="stopping what a killed Postgres left", pids=sorted(backends))
+        await _end(backends, (signal.SIGQUIT, KILL_PATIENCE_S))
     # No Postgres of ours runs; Postgres itself would refuse, if another process had the number in these files now.
     for stale in (data.pg / "postmaster.pid", data.pg_sockets / SOCKET_LOCK):
         stale.unlink(missing_ok=True)
@@ -75,7 +78,7 @@ def buried(ended: Set[int]) -> set[int]:
     """Wait for those of `ended` that still lie there, and return who does now. What lost its parent is the child of
     process 1, which we are in a container, and nobody else waits for it; of ours none lies for long.
     """
-    lie = {pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if _lies_here(pid)}
+    lie = {pid for pid in _processes() if _lies_here(pid)}
     for pid in lie & ended:
         with suppress(ChildProcessError):
             os.waitpid(pid, os.WNOHANG)
@@ -134,6 +137,26 @@ def _postmaster(pg: Path) -> int | None:
         return None
     line = command_line(pid)
     return pid if "postgres" in line and str(pg) in line else None
+
+
+def _backends(pg: Path) -> set[int]:
+    """Processes of a postmaster that was killed, at work on its files: one in a long statement hears of that at the end
+    only, and no other server starts before. Where /proc tells.
+    """
+    return {pid for pid in _processes() if command_line(pid).startswith("postgres:") and _works_in(pid, pg)}
+
+
+def _works_in(pid: int, directory: Path) -> bool:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/cwd").samefile(directory)
+    return False
+
+
+def _processes() -> list[int]:
+    try:
+        return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    except OSError:  # macOS has none
+        return []
 
 
 async def _end(pids: set[int], *steps: tuple[signal.Signals, float]) -> None:
