@@ -170,6 +170,8 @@ async def test_what_was_stored_is_there_after_a_restart_and_after_kill_9(place: 
             await connection.execute("INSERT INTO kept VALUES (2)")
             cache = valkey(data)
             await cache.xadd("stream", {"n": "2"})
+            unfinished = data.valkey / "temp-rewriteaof-bg-1.aof"  # killed while it wrote its file anew
+            unfinished.touch()
             os.kill(pid_of(stores._postgres), signal.SIGKILL)
             os.kill(pid_of(stores._valkey), signal.SIGKILL)
             await cache.aclose()
@@ -178,6 +180,7 @@ async def test_what_was_stored_is_there_after_a_restart_and_after_kill_9(place: 
             assert await connection.fetchval("SELECT array_agg(n ORDER BY n) FROM kept") == [1, 2]
             await connection.close()
             assert await stream_numbers(data) == ["1", "2"]
+            assert not unfinished.exists()
 
 
 async def stream_numbers(data: DataDir) -> list[str]:

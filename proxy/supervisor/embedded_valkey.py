@@ -68,6 +68,12 @@ class EmbeddedValkey:
             log=self.log,
         )
 
+    def clear_away(self) -> None:
+        """What a server that was killed was writing its file anew into: nobody reads it, and each is as large."""
+        for left in self.data.valkey.rglob("temp-rewriteaof-*.aof"):
+            with suppress(OSError):
+                left.unlink()
+
     async def is_ready(self) -> bool:
         """Whether it answers PING (while it replays its file it answers LOADING)."""
         try:

@@ -111,7 +111,7 @@ class Stores:
         self._logs.append(valkey.log)
         with written(self.data.run):
             command = valkey.command()
-        self._valkey = self._keeper(command)
+        self._valkey = self._keeper(command, valkey.clear_away)
 
         async def ready(child: Child) -> bool:
             return await valkey.is_ready()
@@ -119,10 +119,14 @@ class Stores:
         async with self.journal.step("starting Valkey"):
             await _until(self._valkey, ready, valkey.failure)
 
-    def _keeper(self, command: Command) -> Keeper:
-        keeper = Keeper(
-            command, self.journal, began=lambda child: self.record.add(child.pid), ended=self.record.discard
-        )
+    def _keeper(self, command: Command, beside: Callable[[], None] = lambda: None) -> Keeper:
+        """`beside`: what is done whenever it begins."""
+
+        def began(child: Child) -> None:
+            self.record.add(child.pid)
+            beside()
+
+        keeper = Keeper(command, self.journal, began=began, ended=self.record.discard)
         keeper.start()
         return keeper
 
