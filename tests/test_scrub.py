@@ -7,8 +7,9 @@ from typing import Any
 import asyncpg
 import pytest
 
-from memory.adapters.postgres.scrub import scrub
+from memory.adapters.postgres.scrub import data_directory, scrub
 from memory.errors import StoreUnavailable
+from tests.postgres_fixture import TestDatabase
 
 
 class Server:
@@ -51,3 +52,10 @@ async def test_a_scrub_that_loses_its_connection_leaves_the_log_as_it_was_kept(
     with pytest.raises(StoreUnavailable):
         await scrub("postgresql://")
     assert server.heard[-2:] == ["ALTER SYSTEM RESET wal_recycle", "SELECT pg_reload_conf()"]
+
+
+async def test_a_server_that_does_not_tell_its_files_is_no_embedded_one(postgres: TestDatabase) -> None:
+    """One of somebody else's, whose owner is no superuser: an erasure with --scrub ended without its receipt."""
+    postgres.psql("CREATE ROLE plain_owner LOGIN")
+    assert await data_directory(postgres.server.dsn(postgres.name, "plain_owner")) is None
+    assert await data_directory(postgres.owner) == postgres.server.root / "data"
