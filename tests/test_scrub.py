@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import asyncpg
 import pytest
 
+from memory import migrate_command
 from memory.adapters.postgres.scrub import data_directory, scrub
+from memory.config import Settings, load_settings
 from memory.errors import StoreUnavailable
 from tests.postgres_fixture import TestDatabase
 
@@ -52,6 +55,23 @@ async def test_a_scrub_that_loses_its_connection_leaves_the_log_as_it_was_kept(
     with pytest.raises(StoreUnavailable):
         await scrub("postgresql://")
     assert server.heard[-2:] == ["ALTER SYSTEM RESET wal_recycle", "SELECT pg_reload_conf()"]
+
+
+async def test_what_a_killed_scrub_set_is_taken_back_at_the_next_start(
+    postgres: TestDatabase, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    async def nothing(settings: Settings, url: str) -> None:
+        """The model is not what is looked at here."""
+
+    async def here(_url: str) -> Path:
+        return tmp_path / "pg"
+
+    monkeypatch.setattr(migrate_command, "settle", nothing)
+    monkeypatch.setattr(migrate_command, "data_directory", here)
+    given = {"database.url": postgres.app, "database.owner_url": postgres.owner, "data.dir": str(tmp_path)}
+    postgres.psql("ALTER SYSTEM SET wal_recycle = off")
+    await migrate_command.migrated(load_settings(None, given, {}))
+    assert "wal_recycle" not in postgres.psql("SELECT pg_read_file('postgresql.auto.conf')")
 
 
 async def test_a_server_that_does_not_tell_its_files_is_no_embedded_one(postgres: TestDatabase) -> None:

@@ -34,6 +34,13 @@ async def data_directory(owner_dsn: str) -> Path | None:
     return Path(found) if found else None
 
 
+async def as_before(owner_dsn: str) -> None:
+    """Have the log kept as it is without a scrub: at the end of one, and at a start where one was killed."""
+    async with _connection(owner_dsn) as connection:
+        await connection.execute("ALTER SYSTEM RESET wal_recycle")
+        await connection.execute("SELECT pg_reload_conf()")
+
+
 async def scrub(owner_dsn: str) -> int:
     """Rewrite every table that holds a tenant's rows and drop the log behind that. How many tables."""
     async with _connection(owner_dsn) as connection:
@@ -48,9 +55,7 @@ async def scrub(owner_dsn: str) -> int:
                 await connection.execute("SELECT pg_switch_wal()")
                 await connection.execute("CHECKPOINT")
         finally:
-            async with _connection(owner_dsn) as another:  # the first may be what it broke off with
-                await another.execute("ALTER SYSTEM RESET wal_recycle")
-                await another.execute("SELECT pg_reload_conf()")
+            await as_before(owner_dsn)  # over a link of its own: the first may be what it broke off with
     return len(tables)
 
 
