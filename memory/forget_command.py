@@ -32,7 +32,7 @@ from memory.adapters.postgres.erase_store import EraseStore
 from memory.adapters.postgres.keys import KeyStore
 from memory.adapters.postgres.leadership import Leadership
 from memory.adapters.postgres.scopes import Scopes
-from memory.adapters.postgres.scrub import data_directory, scrub
+from memory.adapters.postgres.scrub import data_directory, left_over, scrub
 from memory.adapters.postgres.serving_store import ServingStore
 from memory.adapters.postgres.write_store import WriteStore
 from memory.adapters.redaction import redactor_of
@@ -159,6 +159,8 @@ async def _scrubbed(
     began_s = time.monotonic()
     rewritten = await redis.rewrite_log(_REWRITTEN_WITHIN_S)
     tables = await scrub(owner_url)
+    for path in await left_over(owner_url):
+        (root / "pg" / path).unlink(missing_ok=True)
     needles = words.needles()
     looked: Looked = await asyncio.to_thread(look, root, needles)
     said = {

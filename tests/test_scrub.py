@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import asyncpg
 import pytest
 
 from memory import migrate_command
-from memory.adapters.postgres.scrub import data_directory, scrub
+from memory.adapters.postgres.scrub import data_directory, left_over, scrub
 from memory.config import Settings, load_settings
 from memory.errors import StoreUnavailable
 from tests.postgres_fixture import TestDatabase
@@ -79,3 +80,22 @@ async def test_a_server_that_does_not_tell_its_files_is_no_embedded_one(postgres
     postgres.psql("CREATE ROLE plain_owner LOGIN")
     assert await data_directory(postgres.server.dsn(postgres.name, "plain_owner")) is None
     assert await data_directory(postgres.owner) == postgres.server.root / "data"
+
+
+async def test_files_that_a_crash_left_are_told_from_those_of_who_is_at_work(postgres: TestDatabase) -> None:
+    """A server that is killed while it rewrites a table leaves what it had written, with the words of everybody."""
+    connection = await asyncpg.connect(postgres.owner)
+    at_work = connection.transaction()
+    await at_work.start()
+    await connection.execute("CREATE TABLE coming (n int)")
+    own = await connection.fetchval("SELECT pg_relation_filepath('coming')")
+    folder = postgres.server.root / "data" / own.rpartition("/")[0]
+    for name in ("4000000001", "4000000001.1", "4000000001_fsm", "PG_OTHER"):
+        (folder / name).write_text("whisper")
+    looking = asyncio.create_task(left_over(postgres.owner))
+    await asyncio.sleep(0.5)
+    assert not looking.done()
+    await at_work.commit()
+    found = await looking
+    assert [path.rpartition("/")[2] for path in found] == ["4000000001", "4000000001.1", "4000000001_fsm"]
+    await connection.close()

@@ -7,6 +7,7 @@ CHECKPOINT leave the text in heap and log (measured, FACTS). Raises StoreUnavail
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -24,6 +25,14 @@ SELECT c.relname FROM pg_class c
 JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant_id' AND NOT a.attisdropped
 WHERE c.relnamespace = 'public'::regnamespace AND c.relkind = 'r' ORDER BY 1
 """
+_OF_NO_TABLE: Final = r"""
+SELECT 'base/' || d.oid || '/' || name AS path FROM pg_database d, pg_ls_dir('base/' || d.oid) AS name
+WHERE d.datname = current_database() AND name ~ '^\d+(_[a-z]+)?(\.\d+)?$'
+AND pg_filenode_relation(0, substring(name FROM '^\d+')::oid) IS NULL
+"""
+_UNDER_WAY: Final = "SELECT virtualxid FROM pg_locks WHERE locktype = 'virtualxid' AND pid <> pg_backend_pid()"
+_ENDED_WITHIN_S: Final = 60.0
+_POLL_S: Final = 0.2
 
 
 async def data_directory(owner_dsn: str) -> Path | None:
@@ -32,6 +41,22 @@ async def data_directory(owner_dsn: str) -> Path | None:
         # Of what a user may not see there is no row; current_setting refuses.
         found = await connection.fetchval("SELECT setting FROM pg_settings WHERE name = 'data_directory'")
     return Path(found) if found else None
+
+
+async def left_over(owner_dsn: str) -> list[str]:
+    """Files of tables that a crash left half written, which no table has and nobody ever removes: their paths below the
+    data directory. A transaction that is under way may be at work on one, so those are waited for; where one does not
+    end, none is named.
+    """
+    async with _connection(owner_dsn) as connection:
+        before = {row["path"] for row in await connection.fetch(_OF_NO_TABLE)}
+        under_way = await connection.fetch(_UNDER_WAY) if before else []
+        for _ in range(round(_ENDED_WITHIN_S / _POLL_S)):
+            still = {row["virtualxid"] for row in await connection.fetch(_UNDER_WAY)} if under_way else set()
+            if still.isdisjoint(row["virtualxid"] for row in under_way):
+                return sorted(before & {row["path"] for row in await connection.fetch(_OF_NO_TABLE)})
+            await asyncio.sleep(_POLL_S)
+    return []
 
 
 async def as_before(owner_dsn: str) -> None:
