@@ -1,7 +1,8 @@
 """A command as a terminal or a pipe has it: work in, its exit code out.
 
-Ctrl-C ends it with 130, a reader that is gone (`| head`) or a full disk with 1, none with a traceback. What the
-terminal's encoding cannot show is written as an escape, of the form that JSON reads. What is closed leads nowhere.
+Ctrl-C ends it with 130, a reader that is gone (`| head`) or a full disk with 1, none with a traceback; SIGTERM and a
+terminal that is closed end it by that signal, behind what it clears away. What the terminal's encoding cannot show is
+written as an escape, of the form that JSON reads. What is closed leads nowhere.
 """
 
 from __future__ import annotations
@@ -10,12 +11,21 @@ import codecs
 import errno
 import json
 import os
+import signal
 import sys
 from collections.abc import Callable
 from io import TextIOWrapper
-from typing import Final
+from typing import Final, NoReturn
 
 ESCAPED: Final = "memory_proxy_escaped"
+
+
+class _Told(SystemExit):
+    """A signal that tells us to end; of this kind, since event loops let it through from any task."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(128 + number)
+        self.number = number
 
 
 def at_terminal(work: Callable[[], int]) -> int:
@@ -23,6 +33,7 @@ def at_terminal(work: Callable[[], int]) -> int:
     _open_what_is_closed()
     if not isinstance(sys.stdout, TextIOWrapper):  # a text of a test
         return work()
+    _hear_signals()
     codecs.register_error(ESCAPED, _escaped)
     sys.stdout.reconfigure(errors=ESCAPED)
     try:
@@ -32,6 +43,10 @@ def at_terminal(work: Callable[[], int]) -> int:
             sys.stdout.flush()
     except KeyboardInterrupt:
         return 130
+    except _Told as told:
+        signal.signal(told.number, signal.SIG_DFL)
+        signal.raise_signal(told.number)
+        raise
     except BrokenPipeError:
         say_no_more()
         return 1
@@ -53,6 +68,19 @@ def _escaped(fault: UnicodeError) -> tuple[str, int]:
     if not isinstance(fault, UnicodeEncodeError):
         raise fault
     return json.dumps(fault.object[fault.start : fault.end])[1:-1], fault.end
+
+
+def _hear_signals() -> None:
+    """By itself such a signal ends a process where it stands: half a file stays, and what was set in a server. What is
+    ignored (nohup), or heard by somebody already, stays so.
+    """
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _told)
+
+
+def _told(number: int, _frame: object) -> NoReturn:
+    raise _Told(number)
 
 
 def _open_what_is_closed() -> None:

@@ -874,6 +874,34 @@ sys.exit(at_terminal(work))
         assert (place / "found").read_text() == "True", closed
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_command_that_is_told_to_end_leaves_no_half_of_its_file(place: Path, number: signal.Signals) -> None:
+    """And ends by that signal: who started it, as a start does a migration, knows that it did not fail by itself."""
+    script = """
+import asyncio, sys
+from pathlib import Path
+import uvloop
+from memory.at_terminal import at_terminal
+from proxy.cli.whole_file import whole_file
+async def waiting():
+    print("begun", flush=True)
+    await asyncio.sleep(60)
+def work():
+    with whole_file(Path(sys.argv[1]) / "mine.ndjson"):
+        uvloop.run(waiting())
+sys.exit(at_terminal(work))
+"""
+    words = [sys.executable, "-c", script, str(place)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=REPOSITORY) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == b"begun\n"
+        process.send_signal(number)
+        assert process.wait(20) == -number
+        assert process.stderr.read() == b""
+    assert not list(place.glob("mine*"))
+
+
 def test_a_migration_loads_nothing_of_what_a_worker_works_with() -> None:
     """Between the stores and the first memory worker: a start waits for it."""
     script = "import sys, memory.migrate_command; print(*sorted(sys.modules))"
