@@ -33,6 +33,7 @@ from proxy.supervisor.leftovers import Record, command_line, started_at, stop_le
 from proxy.supervisor.server_binaries import package_dir, postgres_package, postgres_programs, valkey_program
 from proxy.supervisor.stores import Stores, resolved
 
+LONG = "SELECT count(*) FROM generate_series(1, 1000000) a, generate_series(1, 100000) b"
 GROUP = 60_001  # of a pod, and of nobody here
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="another account is in play only when root starts the service")
@@ -168,6 +169,8 @@ async def test_what_was_stored_is_there_after_a_restart_and_after_kill_9(place: 
         async with running(data) as stores:
             connection = await connected(data)
             await connection.execute("INSERT INTO kept VALUES (2)")
+            busy = await connected(data)  # at its end it hears that the postmaster is gone, and no other starts before
+            at_work = asyncio.create_task(busy.fetch(LONG))
             cache = valkey(data)
             await cache.xadd("stream", {"n": "2"})
             unfinished = data.valkey / "temp-rewriteaof-bg-1.aof"  # killed while it wrote its file anew
@@ -181,6 +184,8 @@ async def test_what_was_stored_is_there_after_a_restart_and_after_kill_9(place: 
             await connection.close()
             assert await stream_numbers(data) == ["1", "2"]
             assert not unfinished.exists()
+            with pytest.raises(asyncpg.ConnectionDoesNotExistError):
+                await at_work
 
 
 async def stream_numbers(data: DataDir) -> list[str]:

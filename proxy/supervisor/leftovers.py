@@ -74,6 +74,13 @@ async def stop_leftovers(data: DataDir, journal: Journal) -> None:
         stale.unlink(missing_ok=True)
 
 
+def quit_backends(pg: Path) -> None:
+    """Have what a postmaster that has ended left at work end too, so that the next one starts."""
+    for pid in _backends(pg):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGQUIT)
+
+
 def buried(ended: Set[int]) -> set[int]:
     """Wait for those of `ended` that still lie there, and return who does now. What lost its parent is the child of
     process 1, which we are in a container, and nobody else waits for it; of ours none lies for long.

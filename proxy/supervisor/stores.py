@@ -23,7 +23,7 @@ from proxy.supervisor.embedded_postgres import APP, CONNECTIONS_MIN, OWNER, Embe
 from proxy.supervisor.embedded_valkey import EmbeddedValkey, valkey_url
 from proxy.supervisor.journal import Journal
 from proxy.supervisor.keeper import Keeper
-from proxy.supervisor.leftovers import Record
+from proxy.supervisor.leftovers import Record, quit_backends
 from proxy.supervisor.server_binaries import postgres_package, postgres_programs, valkey_package, valkey_program
 
 GIVE_UP_S = 20.0
@@ -98,7 +98,7 @@ class Stores:
             with written(self.data.pg):
                 await postgres.prepare()
         self._logs.append(postgres.log)
-        self._postgres = self._keeper(postgres.command())
+        self._postgres = self._keeper(postgres.command(), ended=lambda: quit_backends(self.data.pg))
 
         async def ready(child: Child) -> bool:
             return postgres.is_ready(child.pid)
@@ -111,7 +111,7 @@ class Stores:
         self._logs.append(valkey.log)
         with written(self.data.run):
             command = valkey.command()
-        self._valkey = self._keeper(command, valkey.clear_away)
+        self._valkey = self._keeper(command, began=valkey.clear_away)
 
         async def ready(child: Child) -> bool:
             return await valkey.is_ready()
@@ -119,14 +119,20 @@ class Stores:
         async with self.journal.step("starting Valkey"):
             await _until(self._valkey, ready, valkey.failure)
 
-    def _keeper(self, command: Command, beside: Callable[[], None] = lambda: None) -> Keeper:
-        """`beside`: what is done whenever it begins."""
+    def _keeper(
+        self, command: Command, *, began: Callable[[], None] = lambda: None, ended: Callable[[], None] = lambda: None
+    ) -> Keeper:
+        """`began` and `ended`: what is done whenever it has."""
 
-        def began(child: Child) -> None:
+        def has_begun(child: Child) -> None:
             self.record.add(child.pid)
-            beside()
+            began()
 
-        keeper = Keeper(command, self.journal, began=began, ended=self.record.discard)
+        def has_ended(pid: int) -> None:
+            self.record.discard(pid)
+            ended()
+
+        keeper = Keeper(command, self.journal, began=has_begun, ended=has_ended)
         keeper.start()
         return keeper
 
