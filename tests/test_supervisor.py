@@ -342,6 +342,15 @@ def test_a_worker_whose_successor_does_not_serve_stays(place: Path) -> None:
         assert service.stop() == 0
 
 
+def test_a_migration_is_told_that_the_service_stops(place: Path) -> None:
+    """What it has started goes on else, and migrates a database of one's own behind a service that has ended with 0."""
+    script = "trap 'echo told >> $0/order; exit 1' TERM; touch $0/begun; while :; do sleep 0.05; done"
+    with supervised(place, commands={"migrate": ["/bin/sh", "-c", script, str(place)]}) as service:
+        until(lambda: (place / "begun").exists())
+        assert service.stop() == 0
+        assert "told" in (place / "order").read_text().split()
+
+
 def test_a_second_sigterm_hurries(place: Path) -> None:
     overrides = {"listen.drain_s": 600}
     with supervised(place, overrides=overrides, commands={"proxy_worker": python(PROXY_WORKER, place, 1)}) as service:

@@ -24,6 +24,7 @@ from memory.errors import StartFailed
 
 PR_SET_PDEATHSIG = 1
 POLL_S = 0.02
+TOLD_PATIENCE_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,15 +116,19 @@ def start(command: Command) -> Child:
 
 
 async def run_to_end(command: Command, patience_s: float | None = None) -> int:
-    """Run a command to its end: the exit code. Cancelled or past `patience_s` (TimeoutError), it is killed."""
+    """Run a command to its end: the exit code. Cancelled or past `patience_s` (TimeoutError), it is told to end, as it
+    may have started others, and soon killed.
+    """
     child = start(command)
     try:
         async with asyncio.timeout(patience_s):
             return await child.wait()
     finally:
-        if child.code is None:
+        try:
+            if child.code is None:
+                await child.stop((signal.SIGTERM, TOLD_PATIENCE_S))
+        finally:
             child.send(signal.SIGKILL)
-            await child.wait()
 
 
 async def until_exit(pid: int) -> None:
