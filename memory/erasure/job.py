@@ -33,12 +33,14 @@ from memory.erasure.shingles import Shingles
 from memory.erasure.wanted import Wanted
 from memory.keys import KeyRing
 from memory.model import Scope, TombstoneKind
+from memory.ports import Entry
 from memory.read.conversation import scope_key
 from memory.telemetry import Metrics
 from memory.write.tombstones import digest, memory_marks, session_digest, source_mark, turn_digests
 
 SETTLED_WITHIN_S: Final = 80.0  # a commit has 70 s; one that ends behind the deletion would bring it back
 _POLL_S: Final = 0.02
+_LOOK_S: Final = 1.0
 _IDS_SHOWN_MAX: Final = 100
 _MEMORIES_ASKED_MAX: Final = 20_000
 
@@ -176,12 +178,31 @@ class Erasing:
 
     async def _lock_away(self, job: Job, fence: int) -> Job:
         """What is sealed can be read no more, and what the model server has cached is met no more."""
+        await self._stored_before(job)
         shredded = await self._shred(job)
         job = await self._counted(job, {"personal_tokens": await self._store.drop_unsaid_tokens(job)}, fence)
         now = self._parts.clock()
         before = now - timedelta(seconds=self._parts.salt_rotation_min_s)
         job = await self._store.rotate_salt(job, now, before, fence)
         return await self._advance(job, "shredded", {"keys_shredded": shredded}, fence)
+
+    async def _stored_before(self, job: Job) -> None:
+        """Wait for what came behind the asking, and stays, and was sealed under a key that goes: its process had not
+        heard of that yet, and nobody could open it any more.
+        """
+        keys, waiting = frozenset((await self._store.items(job)).ids("key")), 0
+
+        async def counted(entry: Entry, is_dead: bool) -> bool:
+            nonlocal waiting
+            waiting += not is_dead and key_id_of(entry.envelope) in keys
+            return False
+
+        for _ in range(round(SETTLED_WITHIN_S / _LOOK_S) if keys else 0):
+            waiting = 0
+            await self._parts.redis.purge(job.tenant_id, None, counted)
+            if not waiting:
+                break
+            await asyncio.sleep(_LOOK_S)
 
     async def _shred(self, job: Job) -> int:
         """How many keys open nothing any more, also those that were shredded before this was broken off."""

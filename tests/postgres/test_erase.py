@@ -406,6 +406,29 @@ async def test_what_was_taken_away_before_a_kill_is_in_the_receipt(
     assert job.receipt["counts"].items() >= {"files": 3, "queue_entries": 1}.items(), job.receipt
 
 
+async def test_what_came_behind_the_asking_is_stored_before_its_key_goes(bench: Bench, valkey: ValkeyServer) -> None:
+    """It was sealed by a process that had not heard yet; it became a dead letter that nobody could open."""
+    ada = bench.stores.scope("ada")
+    await bench.commit(ada, "s")
+    erasure_id = await bench.ask("user", "ada", ada)
+    queue = RedisQueue(valkey.url, lanes=1)
+    await queue.prepare()
+    await queue.put(await queued(bench, ada, (), arrived_at=datetime.now(UTC) + timedelta(seconds=1)))
+    erasing = asyncio.create_task(bench.run(erasure_id))
+    while (job := await bench.asking.job(ada.tenant, erasure_id)) is None or job.step in ("asked", "marked", "deleted"):
+        await asyncio.sleep(0.05)
+    await asyncio.sleep(0.5)  # as a worker does that has much to do
+    shredded = bench.postgres.psql("SELECT count(*) FROM data_keys WHERE shredded_at IS NOT NULL")
+    for came in await queue.take(lane_names(1), count=9, block_ms=0):
+        await queue.done(came)
+    receipt = (await erasing).receipt
+    assert shredded == "0"
+    await queue.close()
+    assert receipt["complete"], receipt
+    assert receipt["counts"].items() >= {"keys_shredded": 1}.items()
+    assert "queue_entries" not in receipt["counts"]
+
+
 class Stumbles:
     """A part of an erasure whose first call of this name meets a fault."""
 
@@ -1548,13 +1571,15 @@ async def test_the_probe_finds_what_an_erasure_has_left(bench: Bench) -> None:
     assert job.receipt["probe"]["found"] == {"sessions.attributes": 1}
 
 
-async def queued(bench: Bench, scope: Scope, digests: Sequence[bytes], *given: UUID) -> PortEntry:
+async def queued(
+    bench: Bench, scope: Scope, digests: Sequence[bytes], *given: UUID, arrived_at: datetime = T0
+) -> PortEntry:
     """A request of this user's whose history stands at these places, given a block of these memories; sealed."""
     keys, exchange_id = bench.parts.keys, new_id()
     record = retrieval(exchange_id, *given).record if given else None
     captured = Captured(
         exchange_id=exchange_id, scope=scope, session=SessionRef(new_id(), "other"), mode="on", status="complete",
-        reason=None, http_status=200, model="m", arrived_at=T0, finished_at=T0, request=b"{}", answer={},
+        reason=None, http_status=200, model="m", arrived_at=arrived_at, finished_at=T0, request=b"{}", answer={},
         digests=tuple(map(Digest, digests)), retrieval=record,
     )  # fmt: skip
     subject = await keys.subject_id(scope.tenant, scope.user)
