@@ -35,7 +35,7 @@ from policies.labels import Sensitivity, derived_sensitivity
 from proxy.api.answers import said
 from proxy.api.asking import Caller, body_as, caller_of, holder_for, id_in_path, moment_in, parameters, require
 from proxy.api.parts import OwnParts
-from proxy.api.retrievals import KIND, Retrievals, opened
+from proxy.api.retrievals import KIND, Retrievals, Texts, opened
 from proxy.api.schemas import ErrorBody
 from proxy.api.schemas_replay import (
     IDS_MAX,
@@ -133,7 +133,8 @@ class Replay:
         require_readable(holder, Item(caller.scope.tenant, Sensitivity.PUBLIC, session_id=record.session_id), KIND)
         kept = await self._kept(caller, holder, record)
         if isinstance(kept, Lost):
-            return said(_gone(kept), Gone.status)
+            seen, _ = await self._retrievals.let_through(caller.scope, holder, record, Texts("expired"))
+            return said(_gone(replace(kept, record=seen)), Gone.status)
         if asked is None:
             return said(_replayed(kept))
         return said(await self._what_if(caller, holder, kept, asked))

@@ -408,6 +408,17 @@ def test_what_is_above_the_ceiling_is_nowhere(keyed: Keyed, upstream: str) -> No
         assert answer["error"]["code"] == "not_found", (method, answer)
     given = keyed.own(low, "GET", f"/memory/v1/retrievals/{shown.headers['x-memory-retrieval']}")
     assert TELLTALE not in json.dumps(given["placed"]) and raised not in json.dumps(given)
+    reads = ("--tenant", "levels", "--can", "memory:read:own", "--can", "trace:read")
+    above = keyed.make("above", *reads, "--sensitivity-max", "secret")["secret"]
+    below = keyed.make("below", *reads)["secret"]
+    replayed = f"/memory/v1/replay/{shown.headers['x-memory-retrieval']}"
+    assert keyed.own(below, "GET", replayed)["error"]["code"] == "not_found"
+    past_retention = "UPDATE retrievals SET sealed = NULL, created_at = created_at - interval '9 days'"
+    asyncio.run(rows(keyed.service, f"{past_retention} WHERE retrieval_id = $1", UUID(replayed.rpartition("/")[2])))
+    left = keyed.own(above, "GET", replayed)
+    assert left["why"] == "retention" and raised in json.dumps(left["placed"]), left
+    left = keyed.own(below, "GET", replayed)
+    assert left["why"] == "retention" and raised not in json.dumps(left) and left["placed"] == [], left
     lowered = keyed.own(high, "PATCH", f"/memory/v1/memories/{raised}", {"sensitivity": "public"}, If_Match="2")
     assert lowered["error"]["code"] == "capability_missing"
 
