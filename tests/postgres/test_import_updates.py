@@ -25,6 +25,7 @@ from tests.postgres_fixture import TestDatabase
 __all__ = ["vault"]
 CODE = "heliotrope"
 DAY = timedelta(days=1)
+MINTED = UUID(int=(int(T0.timestamp() * 1000) << 80) | (7 << 76) | (2 << 62))
 SHOWN = "SELECT sensitivity, content LIKE 'mp-sealed:%' FROM"
 
 
@@ -70,6 +71,15 @@ async def patched(store: Stores, **change: Any) -> MemoryRecord:
 
 async def visible(store: Stores) -> list[str]:
     return sorted(row.content for row in await rows_of(store, store.scope()) if row.visible)
+
+
+async def test_as_of_a_moment_before_its_line_said_otherwise_a_memory_rests_on_its_turn(store: Stores) -> None:
+    await send(store, "The sea is calm", exchange_id=MINTED)
+    (before,) = await rows_of(store, store.scope())
+    await send(store, "The sea is rough", day=1)
+    (then,) = await rows_of(store, store.scope(), as_of=T0 + DAY / 2)
+    assert then.content == "The sea is calm"
+    assert (then.event_ids, then.source_ids, then.seq) == (before.event_ids, ("a",), 0)
 
 
 # ---------------------------------------------------------------- what a person set

@@ -23,6 +23,7 @@ from memory.adapters.postgres.scopes import Scopes
 from memory.chain import Digest
 from memory.checkpoints import NamedPart, Said, ToLoad
 from memory.entities import is_name, names_in
+from memory.ids import minted_ms
 from memory.model import IndexRow, Injections, Quoted, Scope, ScopeVersion, SessionRef, Vector
 from memory.read.conversation import WITHDRAWN
 from memory.read.items import INDEXED_KINDS
@@ -406,8 +407,12 @@ async def _entities(tx: Transaction, tenant: UUID, shown: Sequence[Any]) -> dict
 
 
 def _was_there(source: Any, moment: datetime) -> bool:
-    """Whether a source was recorded at a moment already; one whose turn is gone was."""
-    return source["recorded_at"] is None or source["recorded_at"] <= moment
+    """Whether a source was recorded at a moment already; one whose turn is gone was. A line that says something else
+    since is recorded anew: what was made of it first was there if its id was.
+    """
+    if source["recorded_at"] is None or source["recorded_at"] <= moment:
+        return True
+    return source["ordinal"] == 0 and minted_ms(source["event_id"]) <= moment.timestamp() * 1000
 
 
 def _best_windows(found: Sequence[Any], k: int) -> dict[UUID, Any]:
