@@ -118,6 +118,22 @@ async def test_another_status_sets_nothing_free(workshop: Workshop) -> None:
     assert ATTACK not in await visible(store, scope)
 
 
+async def test_what_was_held_back_is_as_of_no_moment_whatever_became_of_it(postgres: TestDatabase) -> None:
+    async with stores(postgres) as store:
+        scope, commit = store.scope(), exchange(store.scope(), "s", 0, (ATTACK, "I will not."))
+        held, other = commit.memories
+        held = dataclasses.replace(held, quarantine="injection: override")
+        await store.write.commit(dataclasses.replace(commit, memories=(held, other)), now=T0)
+        cut = "My favourite colour is mauve."
+        change = MemoryChange(content=cut, windows=((0, 29),), vectors=held.vectors, validation_status="confirmed")
+        now = T0 + timedelta(days=2)
+        await store.records.patch_memory(scope, held.memory_id, 1, change, now)
+        assert set(await visible(store, scope)) == {cut, "I will not."}
+        then = await rows_of(store, scope, as_of=now - timedelta(hours=1))
+        assert [row.content for row in then] == ["I will not."]
+        assert {row.content for row in await rows_of(store, scope, as_of=now)} == {cut, "I will not."}
+
+
 async def test_a_tools_output_that_is_held_back_makes_a_memory_for_the_review_alone(postgres: TestDatabase) -> None:
     async with stores(postgres) as store:
         commit = exchange(store.scope(), "s", 0, ("look it up",))

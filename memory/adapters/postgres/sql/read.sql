@@ -25,9 +25,9 @@ ORDER BY m.changed_version, m.memory_id
 LIMIT $6;
 
 -- name: memories_as_of
--- Memories of one scope as they were recorded at a moment, under the law of now: hidden are the quarantined of today, what
--- a person has rejected (a procedure that its failures retired was one then), and a share that was taken back, whatever
--- ended it. What has become more sensitive since is that sensitive, and the end of each is the one it has now. Counters
+-- Memories of one scope as they were recorded at a moment, under the law of now: hidden are the quarantined of today and of
+-- then, what a person has rejected (a procedure that its failures retired was one then), and a share that was taken back,
+-- whatever ended it. What has become more sensitive since is that sensitive, and the end of each is the one it has now. Counters
 -- have no past, so there are none.
 -- $1 tenant uuid, $2 scope_id int8, $3 after_version int8, $4 after_id uuid, $5 kinds text[], $6 limit int8,
 -- $7 moment timestamptz
@@ -48,7 +48,7 @@ JOIN memory_versions v ON v.tenant_id = m.tenant_id AND v.memory_id = m.memory_i
 JOIN memory_versions c ON c.tenant_id = m.tenant_id AND c.memory_id = m.memory_id AND c.version = m.version
 WHERE m.tenant_id = $1 AND m.scope_id = $2 AND (m.changed_version, m.memory_id) > ($3, $4) AND m.kind = ANY ($5)
   AND m.collection NOT IN ('episode', 'month')  -- not recalled: docs/decisions/0011, 0018
-  AND m.created_at <= $7 AND m.quarantined_at IS NULL
+  AND m.created_at <= $7 AND m.quarantined_at IS NULL AND NOT v.held_back
   AND v.validation_status <> 'rejected' AND (c.validation_status <> 'rejected' OR EXISTS (
       SELECT FROM procedures p
       WHERE p.tenant_id = $1 AND p.memory_id = m.memory_id AND p.reason <> 'rejected in review'))

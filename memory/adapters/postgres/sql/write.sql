@@ -212,11 +212,14 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13,
         $15, $16, $17, $18, $19, $20, $21);
 
 -- name: close_version
--- The version in force ends; never before it began, should the clock have been put back.
+-- The version in force ends; never before it began, should the clock have been put back. Whether it was held back to its
+-- end: what takes its place may be set free.
 -- $1 tenant uuid, $2 memory_id uuid, $3 now timestamptz
--- Uses: memory_versions_current. Rows: none.
+-- Uses: memory_versions_current, memories_pkey. Rows: none.
 UPDATE memory_versions
-SET recorded_to = greatest($3, recorded_from + interval '1 microsecond')
+SET recorded_to = greatest($3, recorded_from + interval '1 microsecond'),
+    held_back = EXISTS (
+        SELECT FROM memories WHERE tenant_id = $1 AND memory_id = $2 AND quarantined_at IS NOT NULL)
 WHERE tenant_id = $1 AND memory_id = $2 AND recorded_to IS NULL;
 
 -- name: point_memory
