@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID, uuid4
@@ -22,6 +22,7 @@ from memory.shared import Shared, SharedTo
 from memory.stored import MemoryChange
 from policies.labels import Integrity, Sensitivity
 from tests.postgres.seed import T0, Stores, exchange, key_of, memory_of, stores
+from tests.postgres.test_facts import fact, id_of, say
 from tests.postgres_fixture import TestDatabase
 
 SAID = "The staging cluster runs in Falkenberg."
@@ -288,6 +289,18 @@ async def test_a_source_that_is_only_pinned_or_weighed_keeps_its_copies(house: H
 async def test_a_source_that_is_quarantined_or_superseded_takes_its_copies(house: House, state: str) -> None:
     await house.share()
     house.postgres.psql(f"UPDATE memories SET {state} WHERE memory_id = '{house.memory}'")
+    assert await house.shown("bob") == []
+
+
+async def test_a_share_of_a_fact_that_is_said_to_end_does_not_outlive_it(house: House) -> None:
+    there = fact("lisbon", predicate="is_in", statement="The user is in Lisbon.")
+    await say(house.store, there)
+    await house.share(memory=await id_of(house.store, "lisbon"))
+    await say(house.store, there, day=1)
+    assert await house.shown("bob") == ["The user is in Lisbon."], "said again, and nothing more"
+    end = T0 + timedelta(days=5)
+    await say(house.store, replace(there, valid_to=end), day=2)
+    assert end in [row.expires_at for row in (await house.seen("ada")).values()]
     assert await house.shown("bob") == []
 
 
