@@ -189,3 +189,19 @@ async def test_as_of_a_moment_nothing_is_known_of_what_was_said_later(store: Sto
     assert between.attributes["object"] == "paris"
     (again,) = await shown(store, as_of=T0 + 5 * DAY)
     assert (again.event_ids, again.outdates) == (now.event_ids, now.outdates)
+
+
+async def test_as_of_a_moment_is_out_of_date_what_was_then_whatever_became_of_it(store: Stores) -> None:
+    await say(store, fact("berlin"))
+    await say(store, fact("paris"), day=2)
+    (paris,) = await shown(store)
+    assert len(paris.outdates) == 1
+    await store.records.delete_memory(store.scope(), paris.memory_id, T0 + 4 * DAY)
+    assert await texts(store) == {"The user lives in berlin."}
+    (then,) = await shown(store, as_of=T0 + 3 * DAY)
+    assert (then.memory_id, then.outdates) == (paris.memory_id, paris.outdates)
+    await say(store, fact("rome"), day=6)
+    (between,) = await shown(store, as_of=T0 + 5 * DAY)
+    assert (between.attributes["object"], between.outdates) == ("berlin", ())
+    (then,) = await shown(store, as_of=T0 + 3 * DAY)
+    assert then.outdates == paris.outdates

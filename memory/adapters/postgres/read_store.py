@@ -312,7 +312,8 @@ class ReadStore:
         outdated: dict[UUID, list[UUID]] = {}
         corrected: set[tuple[UUID, UUID]] = set()
         if facts := [row["memory_id"] for row in shown if row["kind"] in ("semantic", "procedural")]:
-            for row in await tx.fetch("turns_outdated_by", tenant, facts, as_of):
+            told = (tenant, facts) if as_of is None else (tenant, facts, as_of)
+            for row in await tx.fetch("turns_outdated_by" if as_of is None else "turns_outdated_then", *told):
                 outdated.setdefault(row["memory_id"], []).append(row["event_id"])
                 if row["corrected"]:
                     corrected.add((row["memory_id"], row["event_id"]))

@@ -117,18 +117,17 @@ LEFT JOIN LATERAL (
 -- The turns in which was said what these facts have taken the place of, at first or second hand; also where that fact is
 -- gone by now. By what facts rest on: of a fact that was said often not every saying is kept. What only says the same in
 -- other words is not out of date, what it had taken the place of is. corrected: the fact itself, or one that says the same,
--- rests on the turn, and was edited since. As of a moment (null: now) what was superseded or edited later was not yet.
--- $1 tenant uuid, $2 memory_ids uuid[], $3 moment timestamptz
+-- rests on the turn, and was edited since.
+-- $1 tenant uuid, $2 memory_ids uuid[]
 -- Uses: memories_superseded_by, derivations_pkey, outdated_turns_pkey. Rows: memory_id, event_id, corrected.
 WITH RECURSIVE replaced (memory_id, by_id, outdated) AS (
     SELECT m.memory_id, m.superseded_by, m.superseded_reason IS DISTINCT FROM 'same meaning'
     FROM memories m
-    WHERE m.tenant_id = $1 AND m.superseded_by = ANY ($2) AND ($3::timestamptz IS NULL OR m.superseded_at <= $3)
+    WHERE m.tenant_id = $1 AND m.superseded_by = ANY ($2)
     UNION
     SELECT m.memory_id, r.by_id, r.outdated OR m.superseded_reason IS DISTINCT FROM 'same meaning'
     FROM replaced r
-    JOIN memories m ON m.tenant_id = $1 AND m.superseded_by = r.memory_id
-        AND ($3::timestamptz IS NULL OR m.superseded_at <= $3))
+    JOIN memories m ON m.tenant_id = $1 AND m.superseded_by = r.memory_id)
 SELECT r.by_id AS memory_id, d.source_id AS event_id, false AS corrected
 FROM replaced r
 CROSS JOIN LATERAL (
@@ -145,7 +144,45 @@ CROSS JOIN LATERAL (
     SELECT event_id, corrected
     FROM outdated_turns
     WHERE tenant_id = $1 AND memory_id = w.memory_id
-      AND ($3::timestamptz IS NULL OR NOT corrected OR EXISTS (
+    OFFSET 0) o;
+
+-- name: turns_outdated_then
+-- The same as of a moment, by what stood behind what then: what was superseded or edited later was not yet, and what stands
+-- behind another by now, or holds again, stood behind this one. Why something stood there is known where it still does.
+-- $1 tenant uuid, $2 memory_ids uuid[], $3 moment timestamptz
+-- Uses: memory_versions_superseded_by, memories_pkey, derivations_pkey, outdated_turns_pkey. Rows: memory_id, event_id,
+-- corrected.
+WITH RECURSIVE replaced (memory_id, by_id, outdated) AS (
+    SELECT v.memory_id, v.superseded_by,
+           m.superseded_by IS DISTINCT FROM v.superseded_by OR m.superseded_reason IS DISTINCT FROM 'same meaning'
+    FROM memory_versions v
+    JOIN memories m ON m.tenant_id = $1 AND m.memory_id = v.memory_id
+    WHERE v.tenant_id = $1 AND v.superseded_by = ANY ($2)
+      AND v.recorded_from <= $3 AND (v.recorded_to IS NULL OR v.recorded_to > $3)
+    UNION
+    SELECT v.memory_id, r.by_id, r.outdated
+           OR m.superseded_by IS DISTINCT FROM v.superseded_by OR m.superseded_reason IS DISTINCT FROM 'same meaning'
+    FROM replaced r
+    JOIN memory_versions v ON v.tenant_id = $1 AND v.superseded_by = r.memory_id
+        AND v.recorded_from <= $3 AND (v.recorded_to IS NULL OR v.recorded_to > $3)
+    JOIN memories m ON m.tenant_id = $1 AND m.memory_id = v.memory_id)
+SELECT r.by_id AS memory_id, d.source_id AS event_id, false AS corrected
+FROM replaced r
+CROSS JOIN LATERAL (
+    SELECT source_id
+    FROM derivations
+    WHERE tenant_id = $1 AND derived_id = r.memory_id AND derived_kind = 'memory' AND source_kind = 'turn'
+    OFFSET 0) d
+WHERE r.outdated
+UNION
+SELECT w.by_id, o.event_id, o.corrected AND NOT w.outdated
+FROM (SELECT memory_id, by_id, outdated FROM replaced
+      UNION ALL SELECT one, one, false FROM unnest($2::uuid[]) AS one) w
+CROSS JOIN LATERAL (
+    SELECT event_id, corrected
+    FROM outdated_turns
+    WHERE tenant_id = $1 AND memory_id = w.memory_id
+      AND (NOT corrected OR EXISTS (
           SELECT FROM memory_versions f
           JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = f.memory_id AND v.content <> f.content
               AND v.recorded_from <= $3 AND (v.recorded_to IS NULL OR v.recorded_to > $3)
