@@ -154,6 +154,22 @@ async def test_the_rejected_of_today_are_hidden_from_every_moment(store: Stores)
     assert await rows_of(store, scope, as_of=T0 + 2 * HOUR) == [], "it was rejected then"
 
 
+async def test_words_that_were_rejected_are_as_of_no_moment_though_others_are_confirmed_by_now(store: Stores) -> None:
+    scope, commit = store.scope(), exchange(store.scope(), "s", 0, ("it is blue",))
+    await store.write.commit(commit, now=T0)
+    memory_id = commit.memories[0].memory_id
+    changes: tuple[dict[str, Any], ...] = (
+        {"importance": 0.9},
+        {"validation_status": "rejected"},
+        {"content": "it is red", "windows": ((0, 9),), "vectors": vectors(1), "validation_status": "confirmed"},
+        {"content": "it is green", "windows": ((0, 11),), "vectors": vectors(1)},
+    )
+    for version, change in enumerate(changes, 1):
+        await store.records.patch_memory(scope, memory_id, version, MemoryChange(**change), T0 + version * HOUR)
+    then = [await rows_of(store, scope, as_of=T0 + hours * HOUR) for hours in range(5)]
+    assert [[row.content for row in rows] for rows in then] == [[], [], [], ["it is red"], ["it is green"]]
+
+
 async def test_as_of_the_end_of_a_memory_is_the_one_it_has_now(store: Stores) -> None:
     scope, commit = store.scope(), exchange(store.scope(), "s", 0, ("it is blue",))
     await store.write.commit(commit, now=T0)

@@ -26,9 +26,10 @@ LIMIT $6;
 
 -- name: memories_as_of
 -- Memories of one scope as they were recorded at a moment, under the law of now: hidden are the quarantined of today and of
--- then, what a person has rejected (a procedure that its failures retired was one then), and a share that was taken back,
--- whatever ended it. What has become more sensitive since is that sensitive, and the end of each is the one it has now. Counters
--- have no past, so there are none.
+-- then, what a person has rejected (a procedure that its failures retired was one then), also where other words are
+-- confirmed by now (whether sealed words are others is not seen here), and a share that was taken back, whatever ended it.
+-- What has become more sensitive since is that sensitive, and the end of each is the one it has now. Counters have no past,
+-- so there are none.
 -- $1 tenant uuid, $2 scope_id int8, $3 after_version int8, $4 after_id uuid, $5 kinds text[], $6 limit int8,
 -- $7 moment timestamptz
 -- Uses: memories_changed, memory_versions_pkey, procedures_pkey, shares_of_copy. Rows: memory_id, version, kind, scope_id,
@@ -52,6 +53,10 @@ WHERE m.tenant_id = $1 AND m.scope_id = $2 AND (m.changed_version, m.memory_id) 
   AND v.validation_status <> 'rejected' AND (c.validation_status <> 'rejected' OR EXISTS (
       SELECT FROM procedures p
       WHERE p.tenant_id = $1 AND p.memory_id = m.memory_id AND p.reason <> 'rejected in review'))
+  AND (m.kind = 'procedural' OR v.content = c.content OR NOT EXISTS (
+      SELECT FROM memory_versions r
+      WHERE r.tenant_id = $1 AND r.memory_id = m.memory_id AND r.version > v.version
+        AND r.validation_status = 'rejected' AND (r.content = v.content OR r.content LIKE 'mp-sealed:%')))
   AND (v.expires_at IS NULL OR v.expires_at > $7)
   AND (m.deleted_at IS NULL OR m.deleted_at > $7 AND NOT EXISTS (
       SELECT FROM shares s WHERE s.tenant_id = $1 AND s.copy_id = m.memory_id))
