@@ -178,6 +178,16 @@ async def test_as_of_sees_what_was_true_then(store: Stores) -> None:
     assert (back.valid_from, back.valid_to, back.superseded_by) == (T0 + 2 * DAY, None, None)
 
 
+async def test_as_of_the_days_in_which_it_had_ended_a_fact_that_is_said_anew_is_not_there(store: Stores) -> None:
+    await say(store, fact("berlin"), ends=T0 + 2 * DAY)
+    await say(store, fact("berlin"), day=1, ends=T0 + 3 * DAY)
+    await say(store, fact("berlin"), day=5, ends=T0 + 9 * DAY)
+    (row,) = await shown(store)
+    assert (row.version, row.expires_at) == (2, T0 + 9 * DAY), "said again before its end it is the same version"
+    there = [bool(await shown(store, T0 + day * DAY)) for day in (0.5, 2.5, 4, 6)]
+    assert there == [True, True, False, True]
+
+
 async def test_no_longer_ends_a_fact_and_is_one_itself(store: Stores) -> None:
     await say(store, fact("berlin"))
     await say(store, fact("berlin", negated=True, statement="The user no longer lives in berlin."), day=3)

@@ -33,6 +33,7 @@ class Labels:
     valid_from: datetime | None
     valid_to: datetime | None
     deleted_at: datetime | None = None
+    expires_at: datetime | None = None
 
     @property
     def is_merged(self) -> bool:
@@ -65,6 +66,7 @@ def labels_of(row: Any) -> Labels:
         valid_from=row["valid_from"],
         valid_to=row["valid_to"],
         deleted_at=row["deleted_at"],
+        expires_at=row["expires_at"],
     )
 
 
@@ -95,6 +97,7 @@ def labels_for(standing: Standing, by: UUID | None, old: Labels | None, said: It
         occurred_at=standing.since.said_at,
         valid_from=standing.since.begins,
         valid_to=standing.until,
+        expires_at=None if old is None else old.expires_at,
     )
 
 

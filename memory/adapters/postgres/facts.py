@@ -339,14 +339,14 @@ class _Settling:
             "set_fact",
             (fact_rows.set_row(place, one.entry.memory_id, one.entry.statement, one.standing) for one in changed),
         )
-        renewed = [one for one in changed if _needs_version(one)]
+        renewed = [one for one in changed if _needs_version(one, place.now)]
         old = [(place.tenant, one.entry.memory_id, one.labels.version) for one in renewed]
         await tx.run_many("close_version", ((place.tenant, one.entry.memory_id, place.now) for one in renewed))
         versions = ((*which, place.now, *one.labels.of_version) for which, one in zip(old, renewed, strict=True))
         await tx.run_many("next_fact_version", versions)
         await tx.run_many("copy_provenance", ((*which, place.now, "reconcile") for which in old))
         await tx.run_many(self._embeddings.copy, old)
-        points = (self._pointer(one, one.labels.version + _needs_version(one)) for one in changed)
+        points = (self._pointer(one, one.labels.version + _needs_version(one, place.now)) for one in changed)
         await tx.run_many("point_fact", points)
         await tx.run_many("renew_expiry", (self._renewal(one) for one in changed if one.entry.said))
         await self._part([one for one in changed if one.entry.labels is not None and one.entry.labels.is_merged])
@@ -371,7 +371,7 @@ class _Settling:
     def _renewal(self, one: _Ruled) -> tuple[Any, ...]:
         """Parameters of renew_expiry."""
         _, latest = one.entry.said[-1]
-        version = one.labels.version + _needs_version(one)
+        version = one.labels.version + _needs_version(one, self._place.now)
         return (self._place.tenant, one.entry.memory_id, version, latest.new.memory.expires_at)
 
     async def _tell(self, ruled: Sequence[_Ruled]) -> None:
@@ -408,6 +408,10 @@ def _spot(key: Key, statement: Statement) -> _Spot:
     return key, statement.object, statement.negated
 
 
-def _needs_version(one: _Ruled) -> bool:
+def _needs_version(one: _Ruled, now: datetime) -> bool:
+    """Where its labels change, and where it is said anew behind its end: as of between the two it was not there."""
     old = one.entry.labels
-    return old is not None and old.of_version != one.labels.of_version
+    if old is None:
+        return False
+    has_ended = bool(one.entry.said) and old.expires_at is not None and old.expires_at <= now
+    return has_ended or old.of_version != one.labels.of_version

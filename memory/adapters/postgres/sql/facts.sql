@@ -6,7 +6,7 @@
 -- $1 tenant uuid, $2 scope_id int8, $3 subjects text[], $4 predicates text[], $5 objects text[], $6 limit int8
 -- Uses: facts_of_key, memories_pkey, memory_versions_pkey. Rows: memory_id, subject, predicate, object, negated,
 -- cardinality, state, version, superseded_by, superseded_reason, deleted_at, validation_status, integrity,
--- sensitivity, valid_from, valid_to, occurred_at.
+-- sensitivity, valid_from, valid_to, occurred_at, expires_at.
 WITH f AS MATERIALIZED (
     SELECT k.*
     FROM unnest($3::text[], $4::text[], $5::text[]) AS w (subject, predicate, object)
@@ -19,11 +19,11 @@ WITH f AS MATERIALIZED (
         LIMIT $6) k)
 SELECT f.memory_id, f.subject, f.predicate, f.object, f.negated, f.cardinality, f.state, m.version, m.superseded_by,
        m.superseded_reason, m.deleted_at, v.validation_status, v.integrity, v.sensitivity, v.valid_from, v.valid_to,
-       v.occurred_at
+       v.occurred_at, v.expires_at
 FROM f
 CROSS JOIN LATERAL (SELECT version, superseded_by, superseded_reason, deleted_at FROM memories
                     WHERE tenant_id = $1 AND memory_id = f.memory_id LIMIT 1) m
-CROSS JOIN LATERAL (SELECT validation_status, integrity, sensitivity, valid_from, valid_to, occurred_at
+CROSS JOIN LATERAL (SELECT validation_status, integrity, sensitivity, valid_from, valid_to, occurred_at, expires_at
                     FROM memory_versions
                     WHERE tenant_id = $1 AND memory_id = f.memory_id AND version = m.version LIMIT 1) v;
 
