@@ -119,6 +119,11 @@ class Plan:
     role: Asker
     steps: tuple[Planned, ...]
 
+    @property
+    def to_do(self) -> tuple[Planned, ...]:
+        """The steps that no turn reports done."""
+        return tuple(step for step in self.steps if step.done_by is None)
+
 
 @dataclass(frozen=True, slots=True)
 class Open:
@@ -128,6 +133,11 @@ class Open:
     asked_by: Asker
     quote: Quote
     missed: bool = False
+
+    @property
+    def is_left_open(self) -> bool:
+        """A user's question that was answered by nothing; one of the assistant's that was passed over."""
+        return self.kind == "question" and (self.missed or self.asked_by == "assistant")
 
 
 @dataclass(frozen=True, slots=True)

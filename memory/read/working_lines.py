@@ -16,8 +16,8 @@ from uuid import UUID
 from memory.ids import derived_id
 from memory.model import Candidate, Recall
 from policies.labels import Sensitivity
-from policies.text import whole_at
-from policies.working import Open, Plan, Planned, Quote, WorkingContext
+from policies.text import shortened
+from policies.working import Plan, Quote, WorkingContext
 
 LINES_MAX: Final = 4  # objective, plan, two questions
 QUOTE_CHARS_MAX: Final = 200
@@ -59,36 +59,23 @@ def lines_of(context: WorkingContext, replayed: Sequence[Candidate]) -> tuple[Ca
     of = replayed[0]
     lines: list[Candidate] = []
     if context.objective is not None and context.objective.event_id not in said:
-        lines.append(_line(of, "goal", "user", _cut(context.objective.text, QUOTE_CHARS_MAX), [context.objective]))
-    if context.plan is not None and context.plan.steps[0].quote.event_id not in said and _to_do(context.plan):
+        lines.append(_line(of, "goal", "user", shortened(context.objective.text, QUOTE_CHARS_MAX), [context.objective]))
+    if context.plan is not None and context.plan.steps[0].quote.event_id not in said and context.plan.to_do:
         quotes = [step.quote for step in context.plan.steps]
         lines.append(_line(of, "plan", context.plan.role, _steps(context.plan), quotes))
-    asked = [one for one in context.open if _is_left_open(one) and one.quote.event_id not in said]
+    asked = [one for one in context.open if one.is_left_open and one.quote.event_id not in said]
     lines += [
-        _line(of, "still open", one.asked_by, _cut(one.quote.text, QUOTE_CHARS_MAX), [one.quote])
+        _line(of, "still open", one.asked_by, shortened(one.quote.text, QUOTE_CHARS_MAX), [one.quote])
         for one in asked[-_QUESTIONS_MAX:]
     ]
     return tuple(replace(line, seq=place) for place, line in enumerate(lines))
 
 
-def _is_left_open(one: Open) -> bool:
-    """A user's question that was answered by nothing; one of the assistant's that was passed over."""
-    return one.kind == "question" and (one.missed or one.asked_by == "assistant")
-
-
-def _to_do(plan: Plan) -> list[Planned]:
-    return [step for step in plan.steps if step.done_by is None]
-
-
 def _steps(plan: Plan) -> str:
     """What is done by its numbers, what is to do in its words."""
     done = ", ".join(str(step.number) for step in plan.steps if step.done_by is not None)
-    to_do = [f"{step.number}. {_cut(step.quote.text, STEP_CHARS_MAX)}" for step in _to_do(plan)[:STEPS_SHOWN_MAX]]
+    to_do = [f"{step.number}. {shortened(step.quote.text, STEP_CHARS_MAX)}" for step in plan.to_do[:STEPS_SHOWN_MAX]]
     return "\n".join([f"Done: {done}", *to_do] if done else to_do)
-
-
-def _cut(text: str, chars_max: int) -> str:
-    return text if len(text) <= chars_max else text[: whole_at(text, 0, chars_max - 1)].rstrip() + "…"
 
 
 def _line(of: Candidate, what: str, role: str, content: str, quotes: Sequence[Quote]) -> Candidate:

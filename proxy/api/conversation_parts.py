@@ -13,7 +13,7 @@ from uuid import UUID
 
 from policies.checkpoint import Part
 from policies.labels import Integrity, Sensitivity
-from policies.working import Open, Plan, Quote, WorkingContext
+from policies.working import Quote, WorkingContext
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,26 +32,14 @@ class Words:
 def words_of(context: WorkingContext) -> list[Words]:
     """What there is to keep of it; labels are the least trusted until somebody has read the turns'."""
     found = [_quoted("goal", "user", [context.objective])] if context.objective is not None else []
-    if context.plan is not None and (steps := _to_do(context.plan)):
-        found.append(_quoted("plan", context.plan.role, steps, [f"{number}. " for number in _numbers(context.plan)]))
-    found += [_quoted("open", one.asked_by, [one.quote]) for one in context.open if _left_open(one)]
+    if context.plan is not None and (steps := context.plan.to_do):
+        numbers = [f"{step.number}. " for step in steps]
+        found.append(_quoted("plan", context.plan.role, [step.quote for step in steps], numbers))
+    found += [_quoted("open", one.asked_by, [one.quote]) for one in context.open if one.is_left_open]
     for waiting in context.waiting:
         said = f"{waiting.call.name} {waiting.call.arguments}".strip()
         found.append(_words("task", said, "assistant", (waiting.event_id,)))
     return found
-
-
-def _left_open(one: Open) -> bool:
-    """A question of the user's that was answered by nothing, or one of the assistant's that was passed over."""
-    return one.kind == "question" and (one.missed or one.asked_by == "assistant")
-
-
-def _to_do(plan: Plan) -> list[Quote]:
-    return [step.quote for step in plan.steps if step.done_by is None]
-
-
-def _numbers(plan: Plan) -> list[int]:
-    return [step.number for step in plan.steps if step.done_by is None]
 
 
 def _quoted(part: Part, role: str, quotes: Sequence[Quote], marks: Sequence[str] = ()) -> Words:
