@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal, NewType
 from uuid import UUID
 
 from memory.chain import Digest
+from policies import overload
 from policies.cascade import Visibility
 from policies.checkpoint import Section
 from policies.fact import Fact
@@ -34,7 +35,7 @@ Mode = Literal["on", "read", "write", "off"]
 Status = Literal["injected", "empty", "off", "degraded"]
 RecordStatus = Status | Literal["tool"]  # a tool's call: what it found was not placed in a prompt of ours
 Reason = Literal["deadline", "store", "embedder", "queue", "ledger", "overflow", "auth", "overload", "error"]
-Rung = Literal["full", "no-rerank", "lexical", "ledger", "none"]
+Rung = overload.Rung
 OnConflict = Literal["error", "update"]
 
 
