@@ -7,7 +7,7 @@ from memory.adapters.postgres.document_store import DocumentStore
 from memory.adapters.postgres.scopes import Scopes
 from memory.write.documents import DocumentParts, Documents
 from memory.write.documents_loop import DocumentsLoop
-from memory.write.pipeline import WriteParts
+from memory.write.seams import WriteParts
 
 
 def documents_loop(database: Database, scopes: Scopes, table: str, parts: WriteParts) -> DocumentsLoop:

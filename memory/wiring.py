@@ -79,10 +79,11 @@ from memory.write.facts import facts_of, no_facts
 from memory.write.model_facts import Chats, ModelFacts
 from memory.write.months import Historian
 from memory.write.pace import Limits, Pace, SpentTogether
-from memory.write.pipeline import WriteParts, WritePath
+from memory.write.pipeline import WritePath
 from memory.write.procedures import finder, no_procedures
 from memory.write.rebuild import Rebuilder
 from memory.write.retention import keep_audit_bounded, keep_collecting_files, keep_dropping_expired
+from memory.write.seams import WriteParts
 from memory.write.succession import Succession
 from memory.write.summarise import Summariser
 from memory.write.telling import keep_telling

@@ -29,7 +29,7 @@ from bench.overhead.fill import FIRST_TURN, SESSION_TURNS, fact
 from memory.adapters.model_registry import DEFAULT_MODEL
 from memory.ids import derived_id, new_id
 from memory.ports import Embedder
-from memory.write.pipeline import content_key
+from memory.write.quoted import content_key
 from memory.write.windows import dated
 
 FILLER_MEMORIES: Final = 1_000

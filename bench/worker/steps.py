@@ -31,7 +31,7 @@ from memory.ports import Embedder, LanguageDetector, TokenCounter
 from memory.stored import Digests
 from memory.write.facts import FindsFacts
 from memory.write.parts import Redacts
-from memory.write.pipeline import Announcer, ExchangeStore, WriteParts
+from memory.write.seams import Announcer, ExchangeStore, WriteParts
 from memory.write.summarise import DueSummary, Summariser
 from memory.write.windows import TextTokenizer
 from policies.redaction import Redacted

@@ -34,7 +34,7 @@ from memory.telemetry import Metrics, event
 from memory.write.embedding import embedded, ending
 from memory.write.parts import Redacts
 from memory.write.personal import Keeps, SubjectTokens
-from memory.write.pipeline import Announcer
+from memory.write.seams import Announcer
 from memory.write.tombstones import digests_of, memory_marks
 from memory.write.windows import TextTokenizer
 from policies.chunking import Chunk, chunked

@@ -31,8 +31,8 @@ from memory.write.due import Due, DueExchange
 from memory.write.embedding import embedded, ending
 from memory.write.facts import new_fact
 from memory.write.parts import Redacts
-from memory.write.pipeline import Announcer
 from memory.write.read_facts import Heard, UserTurn
+from memory.write.seams import Announcer
 from memory.write.turns import served_texts
 from memory.write.vllm_facts import Exchange, Outcome, Why
 from memory.write.windows import TextTokenizer

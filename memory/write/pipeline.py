@@ -8,162 +8,64 @@ EmbedderUnavailable (come again), EnvelopeUnreadable (never will), LeaseLost (no
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import hmac
-import json
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
-from datetime import datetime
-from typing import Any, Final, Protocol
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import replace
+from typing import Final
 from uuid import UUID
 
 from memory import payload
-from memory.chain import Digest, extend, is_chained
-from memory.envelope import Binding, key_id_of, seal, unseal
+from memory.chain import Digest, is_chained
 from memory.errors import QueueUnavailable
-from memory.ids import derived_id
-from memory.keys import KeyRing
 from memory.model import (
     Captured,
     Commit,
     Committed,
-    Entry,
     ImportChunk,
     ImportLine,
-    LedgerNode,
-    LineConflict,
     NewFact,
     NewMemory,
     NewProcedure,
     Scope,
-    SealedRetrieval,
-    SealedToken,
     SessionRef,
     Spoken,
-    StoredExchange,
     Turn,
 )
-from memory.ports import Delivery, Embedder, LanguageDetector, TokenCounter
-from memory.read.conversation import CUT, session_ref
-from memory.read.entries import packed
+from memory.ports import Delivery
+from memory.read.conversation import session_ref
 from memory.seldom import Seldom
-from memory.stored import Digests, ImportItem, KnownLines, SessionTail
-from memory.telemetry import Metrics, event
+from memory.stored import Digests, ImportItem
+from memory.telemetry import event
 from memory.write.embedding import embedded, ending
-from memory.write.facts import FindsFacts
-from memory.write.facts import spoken as spoken_of
-from memory.write.homing import Homes, at_home
+from memory.write.facts import spoken
+from memory.write.homing import at_home
 from memory.write.parts import Redacts, said_in
-from memory.write.personal import Keeps, SubjectTokens
-from memory.write.procedures import embedded_procedures, no_procedures
-from memory.write.quarantine import free, held_back
-from memory.write.redact_across import REACH_MESSAGES, Borders
-from memory.write.summarise import Summariser
+from memory.write.personal import SubjectTokens
+from memory.write.procedures import embedded_procedures
+from memory.write.quarantine import free
+from memory.write.quoted import brought_along, episodic, without_errands, worth_keeping
+from memory.write.records import Records
+from memory.write.redact_across import REACH_MESSAGES
+from memory.write.seams import WriteParts
 from memory.write.tombstones import digests_of, given_of
 from memory.write.turns import (
     Message,
     as_sensitive_as_given,
-    instructions_of,
     messages_of,
+    place_of_line,
+    side_by_side,
     turn_of,
     turn_of_line,
 )
-from memory.write.windows import TextTokenizer
-from policies.brought import instructs_errand, is_errand, is_output, is_state
 from policies.fact_talk import CHARS_MAX as TALK_CHARS_MAX
-from policies.hygiene import is_junk, repeats
+from policies.hygiene import is_junk
 from policies.injection.judge import rules_of
-from policies.labels import Integrity, derived_integrity, is_sealed
-from policies.lifetime import DaysOf
+from policies.labels import is_sealed
 
 log = logging.getLogger("memory_proxy.write")
-EXTRACTOR_VERSION: Final = "episodic-1"
 TALK_MESSAGES: Final = 40
 """So many of the messages before its new ones are read again for what these mean by them."""
 Placed = tuple[ImportLine, SessionRef]
-# A turn of the live path that is a tool's output or empty is kept as a turn and makes no memory of its own.
-_REMEMBERED_ROLES: Final = frozenset({"user", "assistant"})
-
-
-class ExchangeStore(Homes, Protocol):
-    """Where exchanges are written."""
-
-    async def chains_elsewhere(self, scope: Scope, session_id: UUID, chains: Sequence[Digest]) -> Set[bytes]:
-        """Which of these positions another session of this very scope has. Raises StoreUnavailable."""
-
-    async def commit(self, commit: Commit, *, now: datetime, digests: Digests) -> Committed:
-        """Write everything or nothing. Raises StoreUnavailable, LeaseLost."""
-
-
-class LineStore(Protocol):
-    """Where import lines are written."""
-
-    async def known_lines(self, scope: Scope, source_ids: Sequence[str], line_digests: Sequence[bytes]) -> KnownLines:
-        """Which of these lines the scope has. Raises StoreUnavailable."""
-
-    async def session_tail(self, scope: Scope, ref: SessionRef, turns: int = 0) -> SessionTail:
-        """Where the session ends, with so many of its last turns. Raises StoreUnavailable."""
-
-    async def commit_import(
-        self,
-        chunk: ImportChunk,
-        items: Sequence[ImportItem],
-        *,
-        subject_id: UUID,
-        lane: str,
-        fence: int,
-        now: datetime,
-        digests: Digests,
-        cleaned_by: str = "",
-        tokens: Sequence[SealedToken] = (),
-    ) -> tuple[Committed, tuple[LineConflict, ...]]:
-        """Write a chunk and its progress, or nothing. Raises StoreUnavailable, LeaseLost."""
-
-
-class Announcer(Protocol):
-    """Tells readers that a scope has changed."""
-
-    async def announce(self, tenant: UUID, scope_id: int, version: int) -> None:
-        """Best effort: readers confirm with the store anyway. Raises QueueUnavailable."""
-
-
-class Follows(Protocol):
-    """Keeps what conversations are about."""
-
-    async def follow(self, scope: Scope, session_id: UUID) -> object:
-        """Bring a session's working context up to date. Never raises a fault: who reads it next does the same."""
-
-    def let_go(self) -> None:
-        """Keep nothing that was read before: something was erased."""
-
-
-@dataclass(frozen=True, slots=True)
-class WriteParts:
-    """What the write path needs."""
-
-    store: ExchangeStore
-    lines: LineStore
-    keys: KeyRing
-    embedder: Embedder
-    windows: TextTokenizer
-    redactor: Redacts
-    counter: TokenCounter
-    languages: LanguageDetector
-    find_facts: FindsFacts
-    facts_later: bool  # live exchanges wait for a model (memory.write.extraction)
-    announcer: Announcer
-    summariser: Summariser
-    metrics: Metrics
-    clock: Callable[[], datetime]
-    lives: DaysOf = field(default_factory=dict)
-    find_procedures: Callable[[Sequence[Turn]], list[NewProcedure]] = no_procedures
-    working: Follows | None = None
-    borders: Borders | None = None  # secrets that two messages hold together
-    keeping: Callable[[Keeps], Redacts] | None = None  # where personal data is put behind tokens
-    cleaned_by: str = ""  # the mark of what `redactor` does
-    hold_back: Callable[[Sequence[Turn]], dict[UUID, str]] = held_back
-    outside: Callable[[Captured, Sequence[Turn]], None] | None = None  # hears what is stored and free; never waits
 
 
 class WritePath:
@@ -171,6 +73,7 @@ class WritePath:
 
     def __init__(self, parts: WriteParts) -> None:
         self._parts = parts
+        self._records = Records(parts.keys)
         self._said = Seldom()
 
     @property
@@ -188,7 +91,7 @@ class WritePath:
     async def write_exchange(self, delivery: Delivery, fence: int) -> None:
         """One live exchange, from its envelope to its memories."""
         with self._parts.metrics.write_seconds.labels("open").time():
-            captured = payload.unpack_captured(await self._opened(delivery))
+            captured = payload.unpack_captured(await self._records.opened(delivery))
             chain_key = await self._parts.keys.chain_key(captured.scope.tenant)
             captured = await at_home(self._parts.store, captured, chain_key)
         tokens = await self._tokens(captured.scope)
@@ -196,20 +99,20 @@ class WritePath:
         turns = as_sensitive_as_given(fresh, captured.retrieval)
         held = await self._held_back(turns)
         told = await self._told_before(captured, turns)
-        said = await asyncio.to_thread(_worth_keeping, turns, held, captured)
+        said = await asyncio.to_thread(worth_keeping, turns, held, captured)
         said = [turn for turn in said if turn.chain not in told]
-        memories = await self._embedded(self._episodes(said, delivery.entry, held, live=True))
+        memories = await self._embedded(episodic(said, delivery.entry.tenant_id, held, live=True))
         teaching = [turn for turn in free(turns, held) if turn.chain not in told]
-        facts = () if self._parts.facts_later else await self._facts(teaching, [*earlier, *map(spoken_of, turns)])
+        facts = () if self._parts.facts_later else await self._facts(teaching, [*earlier, *map(spoken, turns)])
         commit = Commit(
             scope=captured.scope,
             session=captured.session,
-            exchange=await self._exchange_row(captured, delivery),
+            exchange=await self._records.exchange(captured, delivery),
             turns=turns,
             memories=memories,
             facts=facts,
-            nodes=await self._ledger_nodes(captured, turns),
-            retrieval=await self._sealed_retrieval(captured),
+            nodes=await self._records.ledger_nodes(captured, turns),
+            retrieval=await self._records.retrieval(captured),
             lane=delivery.lane,
             fence=fence,
             facts_due=self._parts.facts_later,
@@ -234,18 +137,18 @@ class WritePath:
 
     async def write_import(self, delivery: Delivery, fence: int) -> None:
         """Some lines of an import."""
-        chunk = payload.unpack_import(await self._opened(delivery))
+        chunk = payload.unpack_import(await self._records.opened(delivery))
         fresh = await self._fresh_lines(chunk)
         tokens = await self._tokens(chunk.scope)
         turns = await self._chained(chunk, fresh, tokens)
         # Lines of one day, or of no time at all, still came in an order, and the later of two statements holds.
         held = await self._held_back([turn for _, turn in turns])
-        worth = [turn for turn in _without_errands([turn for _, turn in turns]) if not is_junk(turn.content)]
-        episodes = self._episodes(worth, delivery.entry, held, live=False)
+        worth = [turn for turn in without_errands([turn for _, turn in turns]) if not is_junk(turn.content)]
+        episodes = episodic(worth, delivery.entry.tenant_id, held, live=False)
         memories = await self._embedded([replace(memory, order=order) for order, memory in enumerate(episodes)])
         of_turn = {memory.source_turns[0]: memory for memory in memories}
         teaching = free([turn for _, turn in turns], held)
-        facts = await self._facts(teaching, [spoken_of(turn) for _, turn in turns])
+        facts = await self._facts(teaching, [spoken(turn) for _, turn in turns])
         procedures = await self._procedures(teaching)
         items = [
             ImportItem(
@@ -296,10 +199,10 @@ class WritePath:
             ref = session_ref(chain_key, chunk.scope, label)
             if label not in tails:
                 tail = await self._parts.lines.session_tail(chunk.scope, ref, REACH_MESSAGES)
-                runs = _side_by_side(chunk, [one for one, _ in lines], label, tail.texts)
+                runs = side_by_side(chunk, [one for one, _ in lines], label, tail.texts)
                 redactors[label] = await asyncio.to_thread(self._redactor, runs, tokens)
                 tails[label] = tail.tip_chain
-            parent, digest = _place_of(line, chain_key, tails[label])
+            parent, digest = place_of_line(line, chain_key, tails[label])
             if is_new and is_chained({"role": line.role}):
                 tails[label] = digest
             parts = self._parts
@@ -345,12 +248,6 @@ class WritePath:
         await self._parts.summariser.keep(
             scope, session, replace(due, memory=memory), delivery.entry.subject_id, delivery.lane, fence
         )
-
-    async def _opened(self, delivery: Delivery) -> bytes:
-        entry = delivery.entry
-        key = await self._parts.keys.by_id(entry.tenant_id, key_id_of(entry.envelope))
-        purpose: Any = entry.kind
-        return unseal(key, Binding(entry.tenant_id, entry.subject_id, entry.exchange_id, purpose), entry.envelope)
 
     async def _tokens(self, scope: Scope) -> SubjectTokens | None:
         """What keeps personal data of the scope's user; None where none is put behind tokens."""
@@ -435,7 +332,7 @@ class WritePath:
         """The positions of a history that its client brought along where another conversation has the same: examples
         for the model, which thousands of requests begin with. They stay in each, and are remembered of the first.
         """
-        brought = _brought_along(captured, turns)
+        brought = brought_along(captured, turns)
         if not brought:
             return frozenset()
         return await self._parts.store.chains_elsewhere(captured.scope, captured.session.session_id, brought)
@@ -444,32 +341,6 @@ class WritePath:
         """Why which turns wait for a person. Work for a processor (.7 us a character), so off the event loop."""
         with self._parts.metrics.write_seconds.labels("hold_back").time():
             return await asyncio.to_thread(self._parts.hold_back, turns)
-
-    def _episodes(self, turns: Sequence[Turn], entry: Any, held: Mapping[UUID, str], *, live: bool) -> list[NewMemory]:
-        """One episodic memory for each turn worth one, in its own words; of what is held back for each that has any."""
-        return [
-            NewMemory(
-                memory_id=derived_id(turn.event_id, "episodic"),
-                kind="episodic",
-                content=spoken(turn),
-                content_key=content_key(entry.tenant_id, turn.event_id),
-                role=said.role,
-                integrity=said.integrity,
-                sensitivity=turn.sensitivity,
-                origin=turn.origin,
-                importance=0.5,
-                confidence=1.0,
-                occurred_at=turn.occurred_at,
-                extractor_version=EXTRACTOR_VERSION,
-                source_turns=(turn.event_id,),
-                language=turn.language,
-                tool_name=turn.name if turn.role == "tool" else None,
-                quarantine=held.get(turn.event_id, ""),
-            )
-            for turn, said in zip(turns, map(as_said, turns), strict=True)
-            if turn.content.strip()
-            and (not live or turn.event_id in held or (turn.role in _REMEMBERED_ROLES and not is_junk(turn.content)))
-        ]
 
     async def _facts(self, turns: Sequence[Turn], talk: Sequence[Spoken]) -> tuple[NewFact, ...]:
         """What the turns state in their conversation, with vectors."""
@@ -494,85 +365,6 @@ class WritePath:
             made = await embedded(memories, self._parts.embedder, self._parts.windows)
         return ending(made, self._parts.clock(), self._parts.lives)
 
-    async def _exchange_row(self, captured: Captured, delivery: Delivery) -> StoredExchange:
-        choices = captured.answer.get("choices", [])
-        return StoredExchange(
-            exchange_id=captured.exchange_id,
-            subject_id=delivery.entry.subject_id,
-            origin="live",
-            status=captured.status,
-            reason=captured.reason,
-            http_status=captured.http_status,
-            model=captured.model,
-            finish_reasons=tuple(c["finish_reason"] or "" for c in choices),
-            usage=captured.answer.get("usage"),
-            arrived_at=captured.arrived_at,
-            finished_at=captured.finished_at,
-            sealed=await self._under_subject_key(captured, delivery) if captured.request else None,
-        )
-
-    async def _under_subject_key(self, captured: Captured, delivery: Delivery) -> bytes:
-        """The envelope as it came, or sealed again where the proxy had only the tenant's key at hand."""
-        entry = delivery.entry
-        key = await self._parts.keys.subject_key(captured.scope.tenant, captured.scope.user)
-        if key_id_of(entry.envelope) == key.key_id:
-            return entry.envelope
-        binding = Binding(entry.tenant_id, entry.subject_id, entry.exchange_id, "exchange")
-        return seal(key, binding, await self._opened(delivery))
-
-    async def _sealed_retrieval(self, captured: Captured) -> SealedRetrieval | None:
-        record = captured.retrieval
-        if record is None:
-            return None
-        placed = [{"position": p.position, "text": p.text} for p in record.placed]
-        texts = {"query": record.query, "placed": placed, "left_out": record.left_out}
-        sealed = await self._sealed(captured, record.retrieval_id, "retrieval", json.dumps(texts).encode())
-        return SealedRetrieval(record, captured.model, sealed)
-
-    async def _ledger_nodes(self, captured: Captured, turns: Sequence[Turn]) -> tuple[LedgerNode, ...]:
-        """A node for each new chain position, with what was placed at it, be it by an earlier request, which was not
-        answered; in mode `read` for the block alone. Of what was asked as of another moment without it.
-        """
-        record = captured.retrieval if captured.retrieval and not captured.retrieval.apart else None
-        tokens = {turn.chain: turn.token_count for turn in turns}
-        reads = captured.mode == "read"
-        placed = record.placed if record else ()
-        blocks = {one.chain: one for one in placed if reads or not one.kept or one.chain in tokens}
-        position = {digest: index for index, digest in enumerate(captured.digests) if digest is not None}
-        nodes = []
-        for chain in dict.fromkeys((*tokens, *blocks)):
-            block = blocks.get(chain)
-            at = block.position if block else len(captured.digests)
-            nodes.append(
-                LedgerNode(
-                    chain=chain,
-                    position=position.get(chain, at),
-                    token_count=tokens.get(chain),
-                    placed_sealed=await self._sealed_entry(captured, block.entry, record.retrieval_id)
-                    if record and block
-                    else None,
-                    placed_sha256=hashlib.sha256(block.text.encode()).digest() if block else None,
-                    placed_tokens=block.tokens if block else None,
-                    retrieval_id=record.retrieval_id if record and block else None,
-                    anew=block.anew if block else False,
-                )
-            )
-        if record and (cut := record.cut) is not None:
-            found = record.retrieval_id
-            nodes.append(LedgerNode(CUT, -1, None, cut, hashlib.sha256(cut).digest(), 0, found, anew=True))
-        return tuple(nodes)
-
-    async def _sealed_entry(self, captured: Captured, entry: Entry, first: UUID) -> bytes:
-        """An entry as the ledger reads it: bound to its conversation, and of the `first` record that there is of it."""
-        plain = packed(replace(entry, retrieval_id=first))
-        return await self._sealed(captured, captured.session.session_id, "ledger", plain)
-
-    async def _sealed(self, captured: Captured, object_id: UUID, purpose: Any, plaintext: bytes) -> bytes:
-        scope = captured.scope
-        subject = await self._parts.keys.subject_id(scope.tenant, scope.user)
-        key = await self._parts.keys.subject_key(scope.tenant, scope.user)
-        return seal(key, Binding(scope.tenant, subject, object_id, purpose), plaintext)
-
     def _count(self, turns: Sequence[Turn], memories: Sequence[NewMemory], done: Committed) -> None:
         metrics = self._parts.metrics
         if done.erased and not done.new_turns:
@@ -587,93 +379,6 @@ class WritePath:
         metrics.memories.labels("procedural").inc(done.procedures_new)
         metrics.facts_dropped.inc(done.facts_dropped)
         metrics.over_budget.inc(done.over_budget)
-
-
-def _side_by_side(chunk: ImportChunk, fresh: Sequence[ImportLine], label: str, last: Sequence[str]) -> list[list[str]]:
-    """What stands beside what in a session: as it will be stored, behind its last turns, and as it was sent, where that
-    is something else, since lines stand between that are known already.
-    """
-    stored = [*last, *(_said_in(line) for line in fresh if line.session_label == label)]
-    sent = [_said_in(line) for line in chunk.lines if line.session_label == label]
-    return [stored] if stored[len(last) :] == sent else [stored, sent]
-
-
-def _place_of(line: ImportLine, chain_key: bytes, tail: Digest | None) -> tuple[Digest | None, Digest]:
-    """What a line stands behind, and its own place in the chain: that of the message, when a client sends it again.
-    Instructions, which have none, stand beside it.
-    """
-    message = {
-        "role": line.role,
-        "content": line.content,
-        "tool_calls": line.tool_calls,
-        "tool_call_id": line.tool_call_id,
-    }
-    if is_chained(message):
-        return tail, extend(chain_key, tail, message)
-    beside = extend(chain_key, tail, {"role": line.role, "content": line.line_digest.hex()})
-    return beside, extend(chain_key, beside, message)
-
-
-def _said_in(line: ImportLine) -> str:
-    return said_in({"role": line.role, "content": line.content})
-
-
-def _worth_keeping(turns: Sequence[Turn], held: Mapping[UUID, str], captured: Captured) -> list[Turn]:
-    """The turns that memories may be made of: no answer that only quotes what was placed, none that was broken off, no
-    errand of a front-end and its answer; and whatever is held back. A long history has many of all: work for a
-    processor.
-    """
-    placed = [one.text for one in captured.retrieval.placed] if captured.retrieval else []
-    said = _without_errands(turns)
-    said = [turn for turn in said if turn.role != "assistant" or not repeats(turn.content, placed)]
-    if captured.status != "complete" or any(map(instructs_errand, instructions_of(captured))):
-        said = _without_answers(said, captured)
-    known = {turn.event_id for turn in said}
-    return said + [turn for turn in turns if turn.event_id in held and turn.event_id not in known]
-
-
-def _brought_along(captured: Captured, turns: Sequence[Turn]) -> list[Digest]:
-    """The positions of these turns that are history: up to the last answer that the request had already."""
-    asked = set(captured.digests)
-    history = [turn for turn in turns if turn.chain in asked]
-    while history and history[-1].role != "assistant":
-        history.pop()
-    return [turn.chain for turn in history]
-
-
-def _without_errands(turns: Sequence[Turn]) -> list[Turn]:
-    """Without what a front-end asks for itself, and its answers; and what a program says of its own state with every
-    message: they stay in their conversation.
-    """
-    errands = {turn.chain for turn in turns if turn.role == "user" and is_errand(turn.content)}
-    said = [turn for turn in turns if errands.isdisjoint((turn.chain, turn.parent_chain))]
-    return [turn for turn in said if turn.role != "user" or not is_state(turn.content)]
-
-
-def _without_answers(turns: Sequence[Turn], captured: Captured) -> list[Turn]:
-    """Without what the model said now: an answer whose end was never said, or to an errand. It stays in its
-    conversation; half a sentence is recalled by nobody, least of all by whoever asks the same again. What a user said
-    stays: many errands are given the question itself, which its own request says again.
-    """
-    asked = set(captured.digests)
-    return [turn for turn in turns if turn.chain in asked]
-
-
-def as_said(turn: Turn) -> Turn:
-    """A turn by who it is of: a tool's output that a client sent as the user's message is the tool's."""
-    if turn.role != "user" or not is_output(turn.content):
-        return turn
-    return replace(turn, role="tool", integrity=derived_integrity((turn.integrity, Integrity.TOOL)))
-
-
-def spoken(turn: Turn) -> str:
-    """A turn as memory quotes it: under the name of who spoke, where there is one."""
-    return f"{turn.name}: {turn.content}" if turn.name else turn.content
-
-
-def content_key(tenant: UUID, event_id: UUID) -> bytes:
-    """The key of an episodic memory: one for each turn, so that equal words said twice stay two."""
-    return hmac.digest(tenant.bytes, b"episodic" + event_id.bytes, "sha256")
 
 
 def _not_sealed(turns: Sequence[Turn]) -> list[Turn]:

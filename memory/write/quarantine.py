@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from memory.model import Turn
+from memory.write.quoted import quoted
 from policies.brought import output_in
 from policies.injection.judge import Detector, Judgement, judge, origin_of
 
@@ -28,11 +29,6 @@ def free(turns: Sequence[Turn], held: Mapping[UUID, str]) -> list[Turn]:
 
 
 def _judged(turn: Turn, detectors: Sequence[Detector]) -> Judgement:
-    verdict = judge(_read(turn), origin_of(turn.integrity), detectors)
+    verdict = judge(quoted(turn), origin_of(turn.integrity), detectors)
     output = output_in(turn.content) if turn.role == "user" and not verdict.quarantined else ""
     return judge(output, "foreign", detectors) if output else verdict
-
-
-def _read(turn: Turn) -> str:
-    """What of a turn may reach a prompt: its words, and the name it is quoted under."""
-    return f"{turn.name}: {turn.content}" if turn.name else turn.content

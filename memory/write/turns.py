@@ -15,12 +15,12 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from memory.chain import Digest, extend, message_text
+from memory.chain import Digest, extend, is_chained, message_text
 from memory.ids import derived_id
 from memory.json_spans import is_true
 from memory.model import Captured, ImportChunk, ImportLine, Origin, Retrieval, Turn
 from memory.ports import LanguageDetector, TokenCounter
-from memory.write.parts import Redacts, called, calls_of, clean_short, typed
+from memory.write.parts import Redacts, called, calls_of, clean_short, said_in, typed
 from policies.labels import Integrity, Sensitivity, derived_integrity, derived_sensitivity, integrity_of_role
 from policies.text import storable
 
@@ -186,6 +186,35 @@ def turn_of_line(
         language=languages.detect(said.text),
         parts=said.parts,
     )
+
+
+def side_by_side(chunk: ImportChunk, fresh: Sequence[ImportLine], label: str, last: Sequence[str]) -> list[list[str]]:
+    """What stands beside what in a session: as it will be stored, behind its last turns, and as it was sent, where that
+    is something else, since lines stand between that are known already.
+    """
+    stored = [*last, *(_said_in(line) for line in fresh if line.session_label == label)]
+    sent = [_said_in(line) for line in chunk.lines if line.session_label == label]
+    return [stored] if stored[len(last) :] == sent else [stored, sent]
+
+
+def place_of_line(line: ImportLine, chain_key: bytes, tail: Digest | None) -> tuple[Digest | None, Digest]:
+    """What a line stands behind, and its own place in the chain: that of the message, when a client sends it again.
+    Instructions, which have none, stand beside it.
+    """
+    message = {
+        "role": line.role,
+        "content": line.content,
+        "tool_calls": line.tool_calls,
+        "tool_call_id": line.tool_call_id,
+    }
+    if is_chained(message):
+        return tail, extend(chain_key, tail, message)
+    beside = extend(chain_key, tail, {"role": line.role, "content": line.line_digest.hex()})
+    return beside, extend(chain_key, beside, message)
+
+
+def _said_in(line: ImportLine) -> str:
+    return said_in({"role": line.role, "content": line.content})
 
 
 def _request_messages(request: bytes) -> list[Any]:

@@ -52,7 +52,7 @@ class ToolCall:
 
     @property
     def memory_id(self) -> UUID:
-        """The memory that what it says becomes: that of the one turn of its exchange (memory.write.pipeline)."""
+        """The memory that what it says becomes: that of the one turn of its exchange (memory.write.quoted)."""
         return derived_id(derived_id(self.exchange_id, "turn", 0), "episodic")
 
     @property

@@ -40,8 +40,10 @@ from memory.ports import Entry
 from memory.telemetry import Metrics
 from memory.write.deliveries import Deliveries
 from memory.write.facts import facts_of
-from memory.write.pipeline import WriteParts, WritePath, _worth_keeping
+from memory.write.pipeline import WritePath
+from memory.write.quoted import worth_keeping
 from memory.write.redact import Redactor
+from memory.write.seams import WriteParts
 from memory.write.summarise import Summariser
 from memory.write.tombstones import digest as tombstone
 from memory.write.worker import Stored
@@ -286,10 +288,10 @@ def test_what_is_kept_of_a_long_history_takes_no_time(status: Any) -> None:
     captured = replace(captured, status=status, retrieval=None, digests=tuple(one.chain for one in turns[:-1]))
     held = {one.event_id: "why" for one in turns[1::2]}
     began_s = time.monotonic()
-    kept = _worth_keeping(turns, held, captured)
+    kept = worth_keeping(turns, held, captured)
     assert time.monotonic() - began_s < 5
     assert [one.event_id for one in kept] == [one.event_id for one in turns]
-    unheld = _worth_keeping(turns, {}, captured)
+    unheld = worth_keeping(turns, {}, captured)
     assert len(unheld) == len(turns) - (status == "partial")
 
 
