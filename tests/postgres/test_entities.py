@@ -12,7 +12,7 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from memory.adapters.postgres import entity_store
+from memory.adapters.postgres import entity_ties
 from memory.adapters.postgres.audit import AuditLog
 from memory.adapters.postgres.database import Transaction
 from memory.adapters.postgres.entity_store import EntityStore
@@ -70,7 +70,7 @@ class Held:
 
 @pytest.fixture
 async def held(postgres: TestDatabase, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Held]:
-    monkeypatch.setattr(entity_store, "EDGES_MAX", 3)
+    monkeypatch.setattr(entity_ties, "EDGES_MAX", 3)
     async with stores(postgres) as made:
         audit = AuditLog(made.database, key_of)
         store = EntityStore(made.database, made.scopes, postgres.embeddings, audit)
@@ -192,7 +192,7 @@ async def test_one_comes_back_beside_a_namesake_that_was_changed_meanwhile_and_n
 async def test_a_circle_is_found_among_more_ties_than_a_hop_looks_at(
     held: Held, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(entity_store, "EDGES_MAX", 3)
+    monkeypatch.setattr(entity_ties, "EDGES_MAX", 3)
     house, *rooms = [await held.add(name) for name in ("house", "one", "two", "three", "four", "five")]
     for room in rooms:
         await held.tie(house, room, "contains")

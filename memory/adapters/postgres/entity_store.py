@@ -8,69 +8,53 @@ StoreUnavailable.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
 from memory.adapters.postgres.acting import acting
-from memory.adapters.postgres.audit import AuditLog
 from memory.adapters.postgres.cursors import Order, cursor_of, read_cursor
-from memory.adapters.postgres.database import Database, Transaction
+from memory.adapters.postgres.database import Transaction
 from memory.adapters.postgres.entity_learning import ENTITIES_MAX
-from memory.adapters.postgres.entity_words import names_in, relationship, standing_of, with_words
+from memory.adapters.postgres.entity_ties import (
+    NONE,
+    TieStore,
+    everybody,
+    locked_entity,
+    require_acyclic_through,
+    with_members,
+)
+from memory.adapters.postgres.entity_words import names_in, with_words
 from memory.adapters.postgres.outbox import announce
 from memory.adapters.postgres.own_memory import (
     add_next_version,
-    add_own_memory,
     only,
     require_turn,
     require_version,
-    standing_by_id,
     turn_memory,
 )
 from memory.adapters.postgres.rows import Place
-from memory.adapters.postgres.scopes import Scopes
 from memory.audit import Note
 from memory.entities import (
     Entity,
     Happening,
     NewEntity,
-    NewRelationship,
-    Relationship,
     Seen,
     Step,
     fingerprint,
     is_name,
 )
-from memory.errors import Conflict, NotFound, TooLarge
-from memory.model import NewMemory, Scope
+from memory.errors import Conflict, TooLarge
+from memory.model import Scope
 from memory.stored import Page
-from policies.entity import HIERARCHIES, Told, Type
-from policies.graph import circle_in
-from policies.labels import Sensitivity
+from policies.entity import Told, Type
 
-EDGES_MAX: Final = 1_000
-"""Relationships read around the ones that are asked about, at each hop."""
 HISTORY_MAX: Final = 10_000
-_NONE: Final = "there is no such entity in this scope"
-_NO_TIE: Final = "there is no such relationship in this scope"
 
 
-def everybody(_: Entity | Relationship) -> bool:
-    """Who asks may be told of anybody."""
-    return True
-
-
-class EntityStore:
-    """The people and things of one store. `embeddings` is the table that the vectors of their cards go to."""
-
-    def __init__(self, database: Database, scopes: Scopes, embeddings: str, audit: AuditLog) -> None:
-        self._database = database
-        self._scopes = scopes
-        self._audit = audit
-        self._add_embedding = database.queries["add_embedding"].of_table(embeddings)
+class EntityStore(TieStore):
+    """The people and things of one store, and what ties them."""
 
     async def add(
         self,
@@ -96,7 +80,7 @@ class EntityStore:
             await _name(tx, scope, scope_id, new.entity_id, card_id, new.told)
             await _step(tx, place, new.entity_id, 1, "added", None, actor)
             await announce(tx, scope.tenant, scope_id, "created", [card_id], by="api", at=now)
-            return only(await _by_id(tx, scope, scope_id, [new.entity_id]), _NONE)
+            return only(await _by_id(tx, scope, scope_id, [new.entity_id]), NONE)
 
     async def change(
         self,
@@ -111,10 +95,10 @@ class EntityStore:
         seen: Seen = everybody,
     ) -> Entity:
         """The next version of one. Raises NotFound, Conflict: another version, a name that another has, as `add`."""
-        scope_id, witness = await self._scopes.known(scope, _NONE), await self._audit.witness(note)
+        scope_id, witness = await self._scopes.known(scope, NONE), await self._audit.witness(note)
         place = Place(scope.tenant, scope_id, subject_id, new.entity_id, now)
         async with acting(self._database, scope.tenant, scope_id, witness) as (tx, changed):
-            known = await _locked(tx, scope, scope_id, new.entity_id)
+            known = await locked_entity(tx, scope, scope_id, new.entity_id)
             require_version(known, version, "entity")
             if not new.namesake:
                 keeps = known["type"] == new.told.type
@@ -131,7 +115,7 @@ class EntityStore:
             await tx.run("change_entity", scope.tenant, new.entity_id, version + 1, new.told.type, card_id, now)
             await _name(tx, scope, scope_id, new.entity_id, card_id, new.told)
             await _step(tx, place, new.entity_id, version + 1, "changed", None, actor)
-            return only(await _by_id(tx, scope, scope_id, [new.entity_id]), _NONE)
+            return only(await _by_id(tx, scope, scope_id, [new.entity_id]), NONE)
 
     async def merge(
         self,
@@ -149,10 +133,10 @@ class EntityStore:
         """
         if entity_id == into:
             raise Conflict("one cannot be merged into itself", param="into")
-        scope_id, witness = await self._scopes.known(scope, _NONE), await self._audit.witness(note)
+        scope_id, witness = await self._scopes.known(scope, NONE), await self._audit.witness(note)
         place = Place(scope.tenant, scope_id, entity_id, entity_id, now)
         async with acting(self._database, scope.tenant, scope_id, witness) as (tx, changed):
-            locked = [await _locked(tx, scope, scope_id, one) for one in sorted((entity_id, into))]
+            locked = [await locked_entity(tx, scope, scope_id, one) for one in sorted((entity_id, into))]
             one, other = sorted(locked, key=lambda row: row["entity_id"] == into)
             if one["merged_into"] or other["merged_into"]:
                 root = one["merged_into"] or other["merged_into"]
@@ -164,31 +148,31 @@ class EntityStore:
             await tx.run("merge_with_it", scope.tenant, entity_id, into)
             await tx.run("merge_entity", scope.tenant, entity_id, one["version"] + 1, into, now)
             await tx.run("merge_entity", scope.tenant, into, other["version"] + 1, None, now)
-            await _require_acyclic_through(tx, scope, scope_id, into, "into", seen)
-            await _read_again(tx, scope, await _with_members(tx, scope, [into]), changed)
+            await require_acyclic_through(tx, scope, scope_id, into, "into", seen)
+            await _read_again(tx, scope, await with_members(tx, scope, [into]), changed)
             await _step(tx, place, entity_id, one["version"] + 1, "merged", into, actor)
             await _step(tx, place, into, other["version"] + 1, "took", entity_id, actor)
-            return only(await _by_id(tx, scope, scope_id, [into]), _NONE)
+            return only(await _by_id(tx, scope, scope_id, [into]), NONE)
 
     async def split(self, scope: Scope, entity_id: UUID, actor: str, *, now: datetime, note: Note) -> Entity:
         """One that was merged stands for itself again, with those that had been merged into it by then. Raises
         NotFound, Conflict for one that was not.
         """
-        scope_id, witness = await self._scopes.known(scope, _NONE), await self._audit.witness(note)
+        scope_id, witness = await self._scopes.known(scope, NONE), await self._audit.witness(note)
         place = Place(scope.tenant, scope_id, entity_id, entity_id, now)
         async with acting(self._database, scope.tenant, scope_id, witness) as (tx, changed):
-            known = await _locked(tx, scope, scope_id, entity_id)
+            known = await locked_entity(tx, scope, scope_id, entity_id)
             root = known["merged_into"]
             if root is None:
                 raise Conflict("it is not merged into another; name the one that is")
-            other = await _locked(tx, scope, scope_id, root)
+            other = await locked_entity(tx, scope, scope_id, root)
             await tx.run("merge_entity", scope.tenant, entity_id, known["version"] + 1, None, now)
             await tx.run("merge_entity", scope.tenant, root, other["version"] + 1, None, now)
             await tx.run("merge_these", scope.tenant, await _came_with(tx, scope, entity_id, root), entity_id)
-            await _read_again(tx, scope, await _with_members(tx, scope, [entity_id]), changed)
+            await _read_again(tx, scope, await with_members(tx, scope, [entity_id]), changed)
             await _step(tx, place, entity_id, known["version"] + 1, "split", root, actor)
             await _step(tx, place, root, other["version"] + 1, "gave", entity_id, actor)
-            return only(await _by_id(tx, scope, scope_id, [entity_id]), _NONE)
+            return only(await _by_id(tx, scope, scope_id, [entity_id]), NONE)
 
     async def delete(
         self, scope: Scope, entity_id: UUID, actor: str, *, version: int | None = None, now: datetime, note: Note
@@ -212,7 +196,7 @@ class EntityStore:
         """Bring it back, within 30 days. Raises NotFound, TooLarge, Conflict for a circle of its ties, a name that was
         taken since, or where the one that it is merged into is deleted, and what `may` does: then nothing changes.
         """
-        return only(await self._hide(scope, entity_id, None, actor, now, note, may, seen=seen), _NONE)
+        return only(await self._hide(scope, entity_id, None, actor, now, note, may, seen=seen), NONE)
 
     async def _hide(
         self,
@@ -227,7 +211,7 @@ class EntityStore:
         seen: Seen = everybody,
     ) -> list[Entity]:
         """What is shown again, none where it is hidden."""
-        scope_id, witness = await self._scopes.known(scope, _NONE), await self._audit.witness(note)
+        scope_id, witness = await self._scopes.known(scope, NONE), await self._audit.witness(note)
         place = Place(scope.tenant, scope_id, entity_id, entity_id, now)
         async with acting(self._database, scope.tenant, scope_id, witness) as (tx, changed):
             found = await tx.row("lock_entity", scope.tenant, scope_id, entity_id)
@@ -251,109 +235,11 @@ class EntityStore:
                 await _require_back(tx, scope, scope_id, one, gone_at, seen)
         return back
 
-    # ------------------------------------------------------------ what ties them
-
-    async def relate(
-        self,
-        scope: Scope,
-        subject_id: UUID,
-        new: NewRelationship,
-        *,
-        now: datetime,
-        note: Note,
-        seen: Seen = everybody,
-    ) -> Relationship:
-        """Tie two. Raises NotFound for one that is not there, Conflict for a circle where there can be none, as
-        `merge`.
-        """
-        scope_id, witness = await self._scopes.known(scope, _NONE), await self._audit.witness(note)
-        place = Place(scope.tenant, scope_id, subject_id, new.relationship_id, now)
-        memory = new.memory
-        async with acting(self._database, scope.tenant, scope_id, witness) as (tx, changed):
-            source, target = [await _root(tx, scope, scope_id, one) for one in (new.source, new.target)]
-            if source == target:
-                raise Conflict("both ends are one: nothing is tied to itself", param="target")
-            if new.type in HIERARCHIES:
-                await _require_acyclic(tx, scope, scope_id, source, new.type, {target}, "target", seen)
-            await self._add_card(tx, place, memory, changed)
-            row = (scope.tenant, new.relationship_id, scope_id, source, new.type, target, memory.memory_id)
-            await tx.run("add_relationship", *row, new.valid_from, new.valid_to, now)
-            await announce(tx, scope.tenant, scope_id, "created", [memory.memory_id], by="api", at=now)
-            just_before = UUID(int=new.relationship_id.int - 1)
-            everybody = await _with_members(tx, scope, [source])
-            rows = await tx.fetch("relationships_from", scope.tenant, everybody, just_before, 1, None)
-            for one in await _said(tx, scope, scope_id, rows):
-                if one.relationship_id == new.relationship_id:
-                    return one
-            raise NotFound(_NO_TIE)
-
-    async def unrelate(
-        self,
-        scope: Scope,
-        relationship_id: UUID,
-        *,
-        now: datetime,
-        note: Note,
-        may: Callable[[Sensitivity], None] = lambda _: None,
-    ) -> None:
-        """Tie them no more; what was said by hand of it is hidden, a fact stays. Raises NotFound, and what `may` does
-        of its label: then it stays.
-        """
-        scope_id, witness = await self._scopes.known(scope, _NONE), await self._audit.witness(note)
-        async with acting(self._database, scope.tenant, scope_id, witness) as (tx, changed):
-            known = await tx.row("lock_relationship", scope.tenant, scope_id, relationship_id)
-            if known is None:
-                raise NotFound(_NO_TIE)
-            said = (await standing_by_id(tx, scope.tenant, scope_id, [known["memory_id"]])).get(known["memory_id"])
-            may(Sensitivity(said["sensitivity"]) if said is not None else Sensitivity.SECRET)
-            await tx.run("mark_relationship_deleted", scope.tenant, relationship_id, now)
-            if said is not None and said["successor_id"] is None and "relationship" in said["attributes"]:
-                await turn_memory(tx, scope.tenant, scope_id, known["memory_id"], now, changed=changed, now=now)
-
-    async def around(
-        self,
-        scope: Scope,
-        entity_ids: Sequence[UUID],
-        *,
-        at: datetime | None,
-        types: Set[str] | None = None,
-        hops: int = 1,
-    ) -> list[Relationship]:
-        """What ties these to others, those to others, so many hops far: what holds, at a time where one is given."""
-        scope_id = await self._scopes.find(scope)
-        if scope_id is None:
-            return []
-        found: dict[UUID, Relationship] = {}
-        seen: set[UUID] = set()
-        front = set(entity_ids)
-        async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
-            for _ in range(hops):
-                ties = await _ties(tx, scope, scope_id, front)
-                new = [one for one in ties if (types is None or one.type in types) and (at is None or _holds(one, at))]
-                found |= {one.relationship_id: one for one in new}
-                seen |= front
-                front = {end for one in new for end in (one.source, one.target)} - seen
-        return list(found.values())
-
-    async def tied(
-        self, scope: Scope, entity_ids: Sequence[UUID], *, limit: int, cursor: str | None
-    ) -> Page[Relationship]:
-        """All that ties these to others as it is said of these, each once, by pages."""
-        scope_id = await self._scopes.find(scope)
-        if scope_id is None:
-            return Page((), None)
-        after = UUID(cursor) if cursor else UUID(int=0)
-        async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
-            everybody = await _with_members(tx, scope, entity_ids)
-            rows = await tx.fetch("relationships_from", scope.tenant, everybody, after, limit + 1, None)
-            found = await _said(tx, scope, scope_id, rows[:limit])
-        return Page(tuple(found), str(rows[limit - 1]["relationship_id"]) if len(rows) > limit else None)
-
     # ------------------------------------------------------------ reading
 
     async def one(self, scope: Scope, entity_id: UUID) -> Entity:
         """One of them. Raises NotFound."""
-        return only(await self.some(scope, [entity_id]), _NONE)
+        return only(await self.some(scope, [entity_id]), NONE)
 
     async def some(self, scope: Scope, entity_ids: Sequence[UUID]) -> list[Entity]:
         """Those of these that are there."""
@@ -404,17 +290,10 @@ class EntityStore:
     async def history(self, scope: Scope, entity_id: UUID) -> list[Step]:
         """How one became what it is, oldest first. Raises NotFound."""
         await self.one(scope, entity_id)
-        scope_id = await self._scopes.known(scope, _NONE)
+        scope_id = await self._scopes.known(scope, NONE)
         async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
             found = await tx.fetch("history_of_entity", scope.tenant, entity_id, HISTORY_MAX)
         return [Step(row["version"], row["what"], row["other"], row["actor"], row["at"]) for row in found]
-
-    # ------------------------------------------------------------ steps
-
-    async def _add_card(self, tx: Transaction, place: Place, memory: NewMemory, changed: int) -> None:
-        await add_own_memory(
-            tx, place, memory, "entity", session_id=None, changed=changed, add_embedding=self._add_embedding
-        )
 
 
 async def _by_id(tx: Transaction, scope: Scope, scope_id: int, entity_ids: Sequence[UUID]) -> list[Entity]:
@@ -425,18 +304,6 @@ async def _by_id(tx: Transaction, scope: Scope, scope_id: int, entity_ids: Seque
 def _place(row: Any) -> tuple[datetime, UUID]:
     """Where one stands in a list."""
     return row["created_at"], UUID(int=row["entity_id"].int)
-
-
-async def _locked(tx: Transaction, scope: Scope, scope_id: int, entity_id: UUID) -> Any:
-    row = await tx.row("lock_entity", scope.tenant, scope_id, entity_id)
-    if row is None or row["deleted_at"] is not None:
-        raise NotFound(_NONE)
-    return row
-
-
-async def _root(tx: Transaction, scope: Scope, scope_id: int, entity_id: UUID) -> UUID:
-    row = await _locked(tx, scope, scope_id, entity_id)
-    return UUID(int=(row["merged_into"] or row["entity_id"]).int)
 
 
 async def _came_with(tx: Transaction, scope: Scope, entity_id: UUID, root: UUID) -> list[UUID]:
@@ -476,7 +343,7 @@ async def _require_back(
         raise Conflict(f"it is merged into {root}, which is deleted: undelete that one", param="id")
     told = Told(one.name, one.type, one.aliases)
     await _require_free(tx, scope, scope_id, one.entity_id, told, seen, since=gone_at)
-    await _require_acyclic_through(tx, scope, scope_id, root, "id", seen)
+    await require_acyclic_through(tx, scope, scope_id, root, "id", seen)
 
 
 async def _name(tx: Transaction, scope: Scope, scope_id: int, entity_id: UUID, card_id: UUID, told: Told) -> None:
@@ -535,78 +402,13 @@ async def _had(
     )
 
 
-async def _ties(tx: Transaction, scope: Scope, scope_id: int, roots: Iterable[UUID]) -> list[Relationship]:
-    """What ties these, and what is merged into them, to others."""
-    everybody = await _with_members(tx, scope, roots)
-    rows = await tx.fetch("relationships_around", scope.tenant, everybody, EDGES_MAX) if everybody else []
-    return await _said(tx, scope, scope_id, rows)
-
-
-async def _leading_on(
-    tx: Transaction, scope: Scope, scope_id: int, roots: Iterable[UUID], types: Set[str]
-) -> list[Relationship]:
-    """All that ties these, and what is merged into them, to others in these ways, as it is said of these."""
-    everybody, after = await _with_members(tx, scope, roots), UUID(int=0)
-    found: list[Relationship] = []
-    while rows := await tx.fetch("relationships_from", scope.tenant, everybody, after, EDGES_MAX, sorted(types)):
-        found += await _said(tx, scope, scope_id, rows)
-        after = rows[-1]["relationship_id"]
-    return found
-
-
-async def _with_members(tx: Transaction, scope: Scope, roots: Iterable[UUID]) -> list[UUID]:
-    """These, and what is merged into them."""
-    ids = list(roots)
-    members = await tx.fetch("merged_into_entities", scope.tenant, ids) if ids else []
-    return [*ids, *(row["entity_id"] for row in members)]
-
-
 async def _read_again(tx: Transaction, scope: Scope, entity_ids: Sequence[UUID], changed: int) -> None:
     """Have hot scopes read again what names these: whom it names is another from now on."""
     naming = {row["memory_id"] for row in await tx.fetch("aliases_of_entities", scope.tenant, entity_ids)}
     await tx.run("changed_with", scope.tenant, sorted(naming), changed)
 
 
-async def _said(tx: Transaction, scope: Scope, scope_id: int, rows: Sequence[Any]) -> list[Relationship]:
-    """Relationships with what their memories say, as far as those are shown."""
-    standing = await standing_of(tx, scope, scope_id, {row["memory_id"] for row in rows})
-    said = ((row, standing.get(row["memory_id"])) for row in rows if row["source"] != row["target"])
-    return [relationship(row, words) for row, words in said if words is not None and not words["hidden"]]
-
-
-async def _require_acyclic(
-    tx: Transaction, scope: Scope, scope_id: int, source: UUID, type_: str, targets: Set[UUID], param: str, seen: Seen
-) -> None:
-    """With these ties nothing stands above itself. Raises Conflict that names the circle where its ties are seen."""
-    after: Mapping[UUID, set[UUID]] = defaultdict(set, {source: set(targets)})
-    front, passed = set(targets), {source}
-    while front:
-        for one in await _leading_on(tx, scope, scope_id, front, {type_}):
-            after[one.source].add(one.target)
-        passed |= front
-        front = {end for one in front for end in after[one]} - passed
-    if circle := circle_in(after):
-        ties = await _leading_on(tx, scope, scope_id, circle, {type_})
-        inside = (one for one in ties if {one.source, one.target} <= set(circle))
-        way = f": {' -> '.join(map(str, circle))}" if all(map(seen, inside)) else ""
-        raise Conflict(f"these would be {type_} in a circle{way}", param=param)
-
-
-async def _require_acyclic_through(
-    tx: Transaction, scope: Scope, scope_id: int, root: UUID, param: str, seen: Seen
-) -> None:
-    """What ties one to others closes no circle. Raises Conflict."""
-    ties = await _leading_on(tx, scope, scope_id, [root], HIERARCHIES)
-    for type_ in sorted({tie.type for tie in ties}):
-        ends = {tie.target for tie in ties if tie.type == type_}
-        await _require_acyclic(tx, scope, scope_id, root, type_, ends, param, seen)
-
-
 async def _step(
     tx: Transaction, place: Place, entity_id: UUID, version: int, what: Happening, other: UUID | None, actor: str
 ) -> None:
     await tx.run("add_entity_step", place.tenant, entity_id, version, place.scope_id, what, other, actor, place.now)
-
-
-def _holds(one: Relationship, at: datetime) -> bool:
-    return (one.valid_from is None or one.valid_from <= at) and (one.valid_to is None or at < one.valid_to)
