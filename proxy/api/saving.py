@@ -10,43 +10,36 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Final
 from uuid import UUID
 
 from memory.checkpoints import Checkpoint, NewCheckpoint, NewPart, StoredPart
-from memory.errors import (
-    MemoryProxyFault,
-    NotFound,
-    TooLarge,
-    Unprocessable,
-)
+from memory.errors import NotFound, TooLarge, Unprocessable
 from memory.ids import new_id
 from memory.model import NewMemory
-from memory.stored import MemoryRecord, SessionRecord
+from memory.stored import SessionRecord
 from memory.write.windows import dated
-from policies.checkpoint import LABELS, Costs, Part, fitting, in_order, may_become
+from policies.checkpoint import Part, fitting, in_order, may_become
 from policies.gate import Holder, Item
 from policies.injection.judge import Origin
-from policies.labels import Integrity, Sensitivity, derived_integrity, derived_sensitivity, within_ceiling
+from policies.labels import Integrity, Sensitivity, within_ceiling
 from policies.persona import BUILT_IN, rendered, style_of
-from policies.task import OPEN
 from policies.text import storable
 from proxy.api.asking import Caller
 from proxy.api.checkpoint_words import require_own_seen
-from proxy.api.conversation_parts import Words, words_of
+from proxy.api.conversation_parts import Words
 from proxy.api.memories import item_of
 from proxy.api.parts import OwnParts
+from proxy.api.pieces import Piece, Pieces
+from proxy.api.saved_conversation import Conversations
 from proxy.api.schemas_checkpoint import CheckpointAsked, CheckpointPatch
 from proxy.api.screening import require_quotable
 from proxy.api.vectors import vectors_of, windows_of
-from proxy.gated import readable, require_readable, sees
+from proxy.gated import require_readable, sees
 
 EXTRACTOR: Final = "checkpoint/1"
-# How long a save waits for what was said a moment ago to be stored: the answer leaves before that.
-_SETTLE_S: Final = 2.0
-_SETTLE_STEP_S: Final = 0.05
 _ID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _LINES: Final[tuple[tuple[Part, str], ...]] = (("goal", "goals"), ("task", "tasks"), ("entity", "entities"))
 _NAMED: Final[tuple[tuple[Part, str, frozenset[str]], ...]] = (
@@ -70,25 +63,13 @@ _OF_SESSION: Final[frozenset[Part]] = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Piece(Costs):
-    """A part to be kept: words that are to become a memory, or a memory that is there."""
-
-    words: Words | None = None
-    named: tuple[UUID, int] | None = None
-    own: bool = False
-
-    @property
-    def key(self) -> object:
-        """What makes two of them the same."""
-        return self.named[0] if self.named else (self.part, self.words and self.words.text)
-
-
 class Saving:
     """Puts checkpoints together."""
 
     def __init__(self, parts: OwnParts) -> None:
         self._parts = parts
+        self._pieces = Pieces(parts)
+        self._conversations = Conversations(parts, self._pieces)
 
     async def made_new(
         self,
@@ -102,9 +83,9 @@ class Saving:
         given = asked.model_fields_set
         pieces = await self._given(caller, holder, asked, given, integrity)
         if session is not None:
-            await self._settle()
+            await self._conversations.settle()
             without = _instead_of(given) | (frozenset() if asked.summary else frozenset({"summary"}))
-            pieces += await self._of_session(caller, holder, session, _OF_SESSION - without)
+            pieces += await self._conversations.pieces(caller, holder, session, _OF_SESSION - without)
         if not pieces:
             what = (
                 "this conversation says nothing yet" if session else "name a session, or say notes, goals or entities"
@@ -125,11 +106,11 @@ class Saving:
         replaced = _instead_of(given)
         pieces = await self._given(caller, holder, asked, given, Integrity.USER)
         if asked.refresh and session is not None:
-            await self._settle()
-            pieces += await self._of_session(caller, holder, session, _OF_SESSION - replaced)
+            await self._conversations.settle()
+            pieces += await self._conversations.pieces(caller, holder, session, _OF_SESSION - replaced)
             replaced |= _OF_SESSION
         require_own_seen(caller.scope, holder, known, replaced)
-        pieces += [self._as_it_was(one.part, one) for one in known.parts if one.part not in replaced]
+        pieces += [self._pieces.as_it_was(one.part, one) for one in known.parts if one.part not in replaced]
         if not pieces:
             raise Unprocessable("nothing would be left of it: delete the checkpoint instead", param="body")
         return await self._finished(caller, known.row.name, known.row.session_id, pieces, asked.trim, known.parts)
@@ -145,7 +126,8 @@ class Saving:
         ]
         if not words:
             raise Unprocessable("nothing of it may be taken to another project", param="from_project")
-        made, trimmed = await self._finished(caller, name, None, [self._piece(one) for one in words], True, ())
+        pieces = [self._pieces.of_words(one) for one in words]
+        made, trimmed = await self._finished(caller, name, None, pieces, True, ())
         source = {(one.part, one.content): one.memory_id for one in taken}
         copied = tuple(
             replace(one, copied_from=source[one.part, one.made.content]) for one in made.parts if one.made is not None
@@ -160,7 +142,8 @@ class Saving:
         self, name: str, words: Sequence[Words], caller: Caller, session_id: UUID | None
     ) -> NewCheckpoint:
         """What is to be stored of words that are clean."""
-        made, _ = await self._finished(caller, name, session_id, [self._piece(one) for one in words], False, ())
+        pieces = [self._pieces.of_words(one) for one in words]
+        made, _ = await self._finished(caller, name, session_id, pieces, False, ())
         return made
 
     def _words_cleaned(self, one: Words) -> Words:
@@ -191,7 +174,7 @@ class Saving:
             Words(part, text, role, integrity, sensitivity, (), caller.now)
             for (part, _, _), text in zip(said, texts, strict=True)
         ]
-        pieces = [self._piece(one) for one in words]
+        pieces = [self._pieces.of_words(one) for one in words]
         pieces += [piece for one in selected for piece in await self._known_one(caller, holder, one)]
         for part, member, kinds in _NAMED:
             ids = [UUID(one) for one in getattr(asked, member)] if member in given else []
@@ -206,7 +189,7 @@ class Saving:
         except NotFound:
             raise NotFound(f"there is no entity {entity_id} in this scope", param="entities") from None
         named_by = [known.card_id] if known.card_id is not None else known.named_by
-        pieces = [piece for one in named_by for piece in await self._if_readable(caller, holder, "entity", one)]
+        pieces = [piece for one in named_by for piece in await self._pieces.if_readable(caller, holder, "entity", one)]
         if not pieces:
             raise NotFound(f"nothing is known of {entity_id} any more", param="entities")
         return pieces
@@ -229,10 +212,10 @@ class Saving:
             except NotFound as missing:
                 raise NotFound(missing.message, param="persona") from None
             record = await self._parts.records.memory(caller.scope, known.memory_id, now=caller.now)
-            pieces.append(self._standing("persona", record))
+            pieces.append(self._pieces.of_memory("persona", record))
         if facets or style.name in BUILT_IN:
             words = Words("persona", rendered(facets), "user", Integrity.USER, Sensitivity.PUBLIC, (), caller.now)
-            pieces.append(self._piece(words))
+            pieces.append(self._pieces.of_words(words))
         return pieces
 
     def _cleaned(self, member: str, raw: str, origin: Origin) -> str:
@@ -257,124 +240,7 @@ class Saving:
             raise Unprocessable(
                 f"{memory_id} is {record.integrity}'s: only a user's own words become a {part}", param=member
             )
-        return self._standing(part, record)
-
-    # ------------------------------------------------------------ what the conversation says
-
-    async def _of_session(
-        self, caller: Caller, holder: Holder, session: SessionRecord, wanted: Collection[Part]
-    ) -> list[Piece]:
-        """What a conversation says of itself now, as far as this caller may see it."""
-        spoken = await self._quoted(caller, holder, session)
-        if "summary" in wanted and session.summary_memory_id is not None:
-            spoken += await self._summary(caller, holder, session.summary_memory_id)
-        pieces = [self._piece(one) for one in spoken if one.part in wanted]
-        facts = await self._learnt(caller, holder, session.session_id)
-        pieces += [self._standing(part, one) for one in facts if (part := _part_of(one)) in wanted]
-        if "task" in wanted:
-            pieces += await self._pending(caller, holder, session.session_id)
-        known = {one.memory_id for one in facts}
-        pieces += [
-            piece for piece in await self._placed(caller, holder, session.session_id, known) if piece.part in wanted
-        ]
-        if "preference" in wanted:
-            pieces += await self._pinned(caller, holder)
-        return pieces
-
-    async def _quoted(self, caller: Caller, holder: Holder, session: SessionRecord) -> list[Words]:
-        """Goal, plan, questions left open and calls without an answer, each with the labels of its turns."""
-        if self._parts.working is None:
-            return []
-        context = await self._parts.working.of(caller.scope, session.session_id)
-        found = words_of(context) if context is not None else []
-        sources = sorted({event_id for one in found for event_id in one.sources})
-        labels = await self._parts.checkpoints.store.turn_labels(caller.scope, sources)
-        kept = []
-        for one in found:
-            if not all(event_id in labels for event_id in one.sources):
-                continue
-            integrity = derived_integrity(Integrity(labels[event_id][0]) for event_id in one.sources)
-            sensitivity = derived_sensitivity(Sensitivity(labels[event_id][1]) for event_id in one.sources)
-            if may_become(one.part, integrity):
-                kept.append(replace(one, integrity=integrity, sensitivity=sensitivity))
-        item = partial(_item_of_words, caller, session.session_id)
-        return list(readable(holder, kept, item))
-
-    async def _summary(self, caller: Caller, holder: Holder, memory_id: UUID) -> list[Words]:
-        try:
-            record = await self._parts.records.memory(caller.scope, memory_id, now=caller.now)
-        except NotFound:
-            return []
-        shown = readable(holder, [record], partial(item_of, caller.scope))
-        return [
-            Words(
-                "summary",
-                one.content,
-                "summary",
-                Integrity(one.integrity),
-                Sensitivity(one.sensitivity),
-                one.event_ids,
-                one.occurred_at,
-            )
-            for one in shown
-        ]
-
-    async def _learnt(self, caller: Caller, holder: Holder, session_id: UUID) -> list[MemoryRecord]:
-        """The newest facts that were learnt in it and hold, and its files; its tasks are told of by themselves."""
-        page = await self._parts.records.memories(
-            caller.scope, limit=200, kind="semantic", session_id=session_id, now=caller.now
-        )
-        holding = [one for one in page.rows if _holds(one) and one.collection != "task"]
-        return list(readable(holder, holding, partial(item_of, caller.scope)))[
-            : self._parts.checkpoints.bounds.facts_max
-        ]
-
-    async def _pending(self, caller: Caller, holder: Holder, session_id: UUID) -> list[Piece]:
-        """The tasks that came from it and are open, by reference."""
-        most = self._parts.checkpoints.bounds.facts_max
-        page = await self._parts.tasks.page(caller.scope, limit=most, statuses=sorted(OPEN), session_id=session_id)
-        return [piece for one in page.rows for piece in await self._if_readable(caller, holder, "task", one.memory_id)]
-
-    async def _placed(self, caller: Caller, holder: Holder, session_id: UUID, known: Collection[UUID]) -> list[Piece]:
-        """Facts of other conversations and documents that it was given."""
-        found = await self._parts.checkpoints.store.placed(
-            caller.scope, session_id, self._parts.checkpoints.bounds.parts_max
-        )
-        ids = [(memory_id, kind) for memory_id, kind, _ in found if memory_id not in known]
-        pieces: list[Piece] = []
-        for memory_id, kind in ids:
-            part: Part = "document" if kind == "document" else "fact"
-            if (
-                part == "fact"
-                and len(known) + sum(one.part == "fact" for one in pieces) >= self._parts.checkpoints.bounds.facts_max
-            ):
-                continue
-            pieces += await self._if_readable(caller, holder, part, memory_id)
-        return pieces
-
-    async def _pinned(self, caller: Caller, holder: Holder) -> list[Piece]:
-        found = await self._parts.checkpoints.store.pinned(caller.scope, self._parts.checkpoints.bounds.facts_max)
-        return [piece for one, _ in found for piece in await self._if_readable(caller, holder, "preference", one)]
-
-    async def _if_readable(self, caller: Caller, holder: Holder, part: Part, memory_id: UUID) -> list[Piece]:
-        try:
-            record = await self._parts.records.memory(caller.scope, memory_id, now=caller.now)
-        except NotFound:  # of a wider scope, or gone since
-            return []
-        shown = readable(holder, [record], partial(item_of, caller.scope))
-        return [self._standing(part, one) for one in shown if may_become(part, Integrity(one.integrity))]
-
-    async def _settle(self) -> None:
-        """Wait a moment for what was captured to be stored; what takes longer is not in the checkpoint."""
-        try:
-            async with asyncio.timeout(_SETTLE_S):
-                while True:
-                    depth = await self._parts.queue.depth()
-                    if depth.pending + depth.in_flight + self._parts.hand_off.held() == 0:
-                        return
-                    await asyncio.sleep(_SETTLE_STEP_S)
-        except (TimeoutError, MemoryProxyFault):
-            return  # what is stored by now is what there is
+        return self._pieces.of_memory(part, record)
 
     # ------------------------------------------------------------ all of it together
 
@@ -410,7 +276,7 @@ class Saving:
         if piece.words is None or known is None:
             return piece
         is_as_sensitive = within_ceiling(piece.words.sensitivity, Sensitivity(known.sensitivity))
-        return self._as_it_was(piece.part, known) if is_as_sensitive else piece
+        return self._pieces.as_it_was(piece.part, known) if is_as_sensitive else piece
 
     def _within_bounds(self, pieces: list[Piece], trim: bool) -> list[Piece]:
         """Raises TooLarge, unless it may be trimmed to fit."""
@@ -462,40 +328,11 @@ class Saving:
             at += len(spans)
         return made
 
-    def _piece(self, words: Words) -> Piece:
-        return Piece(words.part, self._cost(words.part, words.role, words.text), words=words)
-
-    def _standing(self, part: Part, record: MemoryRecord) -> Piece:
-        cost = self._cost(part, record.role, record.content)
-        return Piece(part, cost, named=(record.memory_id, record.version))
-
-    def _as_it_was(self, part: Part, one: StoredPart) -> Piece:
-        cost = self._cost(part, one.role, one.content)
-        return Piece(part, cost, named=(one.memory_id, one.current_version), own=one.own)
-
-    def _cost(self, part: Part, role: str, content: str) -> int:
-        """About the tokens of its item in a block."""
-        return self._parts.checkpoints.counter.count(f"[{role}, {LABELS[part]}] {content}") + 1
-
-
-def _part_of(one: MemoryRecord) -> Part:
-    """What a memory of the conversation is taken as: a file as a document, by reference."""
-    return "document" if one.collection == "artifact" else "fact"
-
 
 def _may_leave(one: StoredPart) -> bool:
     """Whether it stands and is labelled low enough to be copied to another scope."""
     return not one.state and within_ceiling(Sensitivity(one.sensitivity), Sensitivity.INTERNAL)
 
 
-def _item_of_words(caller: Caller, session_id: UUID, words: Words) -> Item:
-    return Item(caller.scope.tenant, words.sensitivity, session_id=session_id)
-
-
 def _instead_of(given: Collection[str]) -> frozenset[Part]:
     return frozenset(part for member in given for part in _INSTEAD_OF.get(member, ()))
-
-
-def _holds(record: MemoryRecord) -> bool:
-    quarantined = record.quarantine_reason is not None
-    return record.superseded_by is None and not quarantined and record.validation_status != "rejected"
