@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import astuple, replace
 from datetime import datetime
@@ -97,7 +97,6 @@ class AuditLog:
         than `limit`, even none, and go on: where few rows pass, not all of a log of years is looked through for one.
         """
         at = _number(cursor, 0 if oldest_first else _LAST)
-        asked = (where.action, where.actor, where.decision, where.id, where.since, where.until)
         name = "audit_oldest" if oldest_first else "audit_newest"
         found: list[Any] = []
         async with self._database.transaction(tenant, read_only=True) as tx:
@@ -105,19 +104,15 @@ class AuditLog:
             (ends,) = await tx.fetch("audit_ends", tenant)
             if ends["first"] is None:
                 return Page((), None)
-            low, high = ends["first"] - 1, ends["last"] + 1
-            at = min(max(at, low), high - 1) if oldest_first else max(min(at, high), low + 1)
-            end, step = (ends["last"], LOOKED_AT_ONCE) if oldest_first else (ends["first"], -LOOKED_AT_ONCE)
-            while at != end:
-                upto = min(at + step, end) if oldest_first else max(at + step, end)
-                found += await tx.fetch(name, tenant, at, upto, limit + 1 - len(found), *asked)
-                at = upto
+            upto = end = ends["last"] if oldest_first else ends["first"]
+            for begin, upto in _looks(ends["first"], ends["last"], at, oldest_first):
+                found += await tx.fetch(name, tenant, begin, upto, limit + 1 - len(found), *astuple(where))
                 if len(found) > limit or time.monotonic() > until_s:
                     break
         rows = tuple(map(_row, found[:limit]))
         if len(found) > limit:
             return Page(rows, str(rows[-1].seq))
-        return Page(rows, None if at == end else str(at))
+        return Page(rows, None if upto == end else str(upto))
 
     async def chain(self, tenant: UUID) -> AsyncIterator[Sequence[AuditRow]]:
         """Every row of the tenant, oldest first, in pages."""
@@ -204,6 +199,16 @@ def _values(row: AuditRow) -> tuple[Any, ...]:
 
 def _row(found: Any) -> AuditRow:
     return AuditRow(**{**dict(found), "ids": tuple(found["ids"])})
+
+
+def _looks(first: int, last: int, at: int, oldest_first: bool) -> Iterator[tuple[int, int]]:
+    """From where to where one statement after another looks, behind `at`: each begins where the one before it ended."""
+    if oldest_first:
+        for begin in range(max(at, first - 1), last, LOOKED_AT_ONCE):
+            yield begin, min(begin + LOOKED_AT_ONCE, last)
+    else:
+        for begin in range(min(at, last + 1), first, -LOOKED_AT_ONCE):
+            yield begin, max(begin - LOOKED_AT_ONCE, first)
 
 
 def _number(cursor: str | None, default: int) -> int:
