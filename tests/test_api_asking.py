@@ -20,8 +20,9 @@ from proxy.api.documents import _ordinal
 from proxy.api.memories import version_in
 from proxy.api.paging import page_of
 from proxy.api.retrievals import is_young
-from proxy.api.schemas import MemoryPatch, SearchAsked
+from proxy.api.schemas import MemoryPatch
 from proxy.api.schemas_entity import EntityAsked
+from proxy.api.schemas_search import SearchAsked
 from proxy.identity import rfc3339
 
 FIRST, LAST = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)

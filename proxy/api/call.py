@@ -1,6 +1,6 @@
 """The form of a call's description, and what most calls have in common: nothing in, values out. Pure.
 
-The tables of calls (`openapi.CALLS`, `calls_records`, `calls_tools`) are written in it; `openapi` makes the document.
+The tables of calls (`calls_memory`, `calls_records` and the like) are written in it; `openapi` makes the document.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """`/memory/openapi.json`: nothing in, the OpenAPI 3.1 document of the own API out.
 
-Schemas come from the models that bodies are checked against and answers are built from; calls, parameters and errors
-are the table below, with that of the tools. A test holds the table against the routes and the document against the
-specification.
+Schemas come from the models that bodies are checked against and answers are built from, calls from the tables of
+`calls_*`; parameters are the table below, with that of the tools. A test holds the calls against the routes and the
+document against the specification.
 """
 
 from __future__ import annotations
@@ -14,287 +14,22 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from memory.model import Kind
-from proxy.api import schemas, schemas_forget, schemas_replay
-from proxy.api.call import ADMISSION, BODY, CALLER, ERRORS, JSON, Call
+from proxy.api import schemas, schemas_replay
+from proxy.api.call import ERRORS, JSON, Call
 from proxy.api.calls_artifacts import ARTIFACT_CALLS
 from proxy.api.calls_documents import DOCUMENT_CALLS
 from proxy.api.calls_entities import ENTITY_CALLS
+from proxy.api.calls_memory import MEMORY_CALLS
 from proxy.api.calls_outside import OUTSIDE_CALLS
 from proxy.api.calls_records import RECORDS
 from proxy.api.calls_tasks import TASK_CALLS
 from proxy.api.calls_tools import TOOL_CALLS, TOOL_PARAMETERS
 from proxy.api.exports import NDJSON
 
-DOCUMENT_PATH: Final = "/memory/openapi.json"
 _REF: Final = "#/components/schemas/{model}"
-_TEXT: Final = "text/plain"
 
 CALLS: Final = (
-    Call("GET", "/memory/health", "health", "200 while the process answers.", schemas.HealthSaid),
-    Call(
-        "GET",
-        "/memory/ready",
-        "ready",
-        "Whether this process is in service, and what its dependencies say.",
-        schemas.ReadySaid,
-        also=((503, "Before the first complete start, or draining."),),
-    ),
-    Call(
-        "GET",
-        "/memory/metrics",
-        "metrics",
-        "Prometheus' text format, all workers merged. With keys it wants the capability metrics:read.",
-        answer_type=_TEXT,
-        errors=(*ADMISSION, "memory_invalid", "capability_missing", "internal_error"),
-    ),
-    Call("GET", DOCUMENT_PATH, "openapi", "This document."),
-    Call(
-        "POST",
-        "/memory/v1/import",
-        "importTurns",
-        "Take past turns in, or an export, one JSON object a line. The answer is NDJSON too: progress at least each "
-        "second, a line for each bad line, and a last line with `complete`.",
-        schemas.ImportProgressSaid,
-        NDJSON,
-        schemas.ImportLineAsked,
-        NDJSON,
-        ("wait", "on_conflict", "scope", "session_header"),
-        (*CALLER, "unprocessable"),
-    ),
-    Call(
-        "GET",
-        "/memory/v1/export",
-        "exportScope",
-        "Every turn of the scope once, session by session, then memories and records, as NDJSON lines with a `type`. "
-        "The connection is cut when the store fails on the way.",
-        answer_type=NDJSON,
-        parameters=("of", "scope"),
-        errors=CALLER,
-    ),
-    Call(
-        "POST",
-        "/memory/v1/search",
-        "search",
-        "Candidates for a question, best first, by the same recall that serves chats.",
-        schemas.SearchSaid,
-        body=schemas.SearchAsked,
-        parameters=("scope", "as_of_header"),
-        errors=(*CALLER, *BODY, "memory_conflict", "timeout"),
-    ),
-    Call(
-        "GET",
-        "/memory/v1/memories",
-        "listMemories",
-        "Memories that are neither hidden nor expired, newest first; or what is due for review, longest due first.",
-        schemas.MemoryList,
-        parameters=("limit", "cursor", "order", "kind", "session", "due", "scope"),
-        errors=CALLER,
-    ),
-    Call(
-        "GET",
-        "/memory/v1/memories/{id}",
-        "getMemory",
-        "One memory; its version is the ETag.",
-        schemas.MemorySaid,
-        parameters=("id", "scope"),
-        errors=(*CALLER, "not_found"),
-    ),
-    Call(
-        "PATCH",
-        "/memory/v1/memories/{id}",
-        "changeMemory",
-        "The next version of a memory.",
-        schemas.MemorySaid,
-        body=schemas.MemoryPatch,
-        parameters=("id", "if_match", "scope"),
-        errors=(*CALLER, *BODY, "not_found", "conflict", "version_required"),
-        or_answer=schemas.MemoryChanged,
-    ),
-    Call(
-        "DELETE",
-        "/memory/v1/memories/{id}",
-        "hideMemory",
-        "Hide a memory; `as_of` still sees it. It is kept for 30 days at least. Erasure is another call.",
-        schemas.MemoryDeleted,
-        parameters=("id", "if_match_optional", "scope"),
-        errors=(*CALLER, "not_found", "conflict"),
-    ),
-    Call(
-        "POST",
-        "/memory/v1/memories/{id}/undelete",
-        "undeleteMemory",
-        "Show a hidden memory again, with the facts that were hidden with it; until the `undo_until` of its DELETE. "
-        "That of a deleted record comes back with its record alone (409).",
-        schemas.MemorySaid,
-        parameters=("id", "scope"),
-        errors=(*CALLER, "not_found", "conflict"),
-        or_answer=schemas.MemoryChanged,
-    ),
-    Call(
-        "POST",
-        "/memory/v1/memories/{id}/share",
-        "shareMemory",
-        "Copy a memory to what the project or the tenant shares; wants the capability memory:share:project or :tenant.",
-        schemas.SharedSaid,
-        body=schemas.ShareAsked,
-        parameters=("id", "scope"),
-        errors=(*CALLER, *BODY, "not_found"),
-    ),
-    Call(
-        "POST",
-        "/memory/v1/memories/{id}/unshare",
-        "unshareMemory",
-        "Hide the copies of a memory from the project or the tenant again. With memory:admin the id may be a copy's.",
-        schemas.UnsharedSaid,
-        body=schemas.ShareAsked,
-        parameters=("id", "scope"),
-        errors=(*CALLER, *BODY, "not_found"),
-    ),
-    Call(
-        "GET",
-        "/memory/v1/audit",
-        "listAudit",
-        "The tenant's audit log, newest first; wants the capability memory:admin.",
-        schemas.AuditList,
-        parameters=("limit", "cursor", "order", "action", "actor", "decision", "audited_id", "since", "until", "scope"),
-        errors=CALLER,
-    ),
-    Call(
-        "GET",
-        "/memory/v1/events",
-        "listEvents",
-        "The lifecycle feed: what became of memories, oldest first. Events are kept for 30 days.",
-        schemas.EventList,
-        parameters=("after", "limit", "scope"),
-        errors=CALLER,
-    ),
-    Call(
-        "GET",
-        "/memory/v1/sessions",
-        "listSessions",
-        "Conversations by when they were first stored, newest first.",
-        schemas.SessionList,
-        parameters=("limit", "cursor", "order", "scope"),
-        errors=CALLER,
-    ),
-    Call(
-        "GET",
-        "/memory/v1/sessions/{id}",
-        "getSession",
-        "One conversation with its turns in order, its rolling summary and its working context.",
-        schemas.SessionSaid,
-        parameters=("session_id", "turns_limit", "cursor", "scope"),
-        errors=(*CALLER, "not_found"),
-    ),
-    Call(
-        "POST",
-        "/memory/v1/sessions/{id}/end",
-        "endSession",
-        "Say that a conversation has ended: its episode is told at the next sweep. What is said later goes on with it.",
-        schemas.SessionListed,
-        or_answer=schemas.SessionEnded,
-        parameters=("session_id", "scope"),
-        errors=(*CALLER, "not_found"),
-    ),
-    Call(
-        "GET",
-        "/memory/v1/retrievals",
-        "listRetrievals",
-        "What requests were given, newest first: ids and counts, no words.",
-        schemas.RetrievalList,
-        parameters=("limit", "cursor", "order", "scope"),
-        errors=CALLER,
-    ),
-    Call(
-        "GET",
-        "/memory/v1/retrievals/{id}",
-        "getRetrieval",
-        "What one request was given: candidates, the exact block, where it was placed.",
-        schemas.RetrievalSaid,
-        parameters=("id", "scope"),
-        errors=(*CALLER, "not_found"),
-    ),
-    Call(
-        "GET",
-        "/memory/v1/replay/{id}",
-        "replay",
-        "The body that went upstream for an answer, rebuilt from stored parts; with `as_of` or `without` the body that "
-        "would have gone, and how its block differs. Wants trace:read.",
-        schemas_replay.ReplaySaid,
-        parameters=("id", "as_of", "without", "scope", "budget_header"),
-        errors=(*CALLER, "not_found", "gone", "unprocessable", "timeout"),
-    ),
-    Call(
-        "POST",
-        "/memory/v1/replay/{id}",
-        "replayWith",
-        "The same what-if, under another configuration too. Wants trace:read; writes nothing.",
-        schemas_replay.ReplaySaid,
-        body=schemas_replay.ReplayAsked,
-        parameters=("id", "scope", "budget_header"),
-        errors=(*CALLER, *BODY, "not_found", "gone", "timeout"),
-    ),
-    Call(
-        "POST",
-        "/memory/v1/tokens",
-        "mintToken",
-        "A capability token: a signed value that says less than the key or token it is asked with, and ends.",
-        schemas.TokenSaid,
-        body=schemas.TokenAsked,
-        errors=(*CALLER, *BODY, "conflict"),
-    ),
-    Call(
-        "POST",
-        "/memory/v1/forget",
-        "forget",
-        "Erase all of a user or a project, or a conversation, memory, source or what a query finds, with everything "
-        "made of it. The answer of a dry run has `counts`, `sample_ids` and `confirm` instead. Wants memory:erase.",
-        schemas_forget.ForgetReceipt,
-        body=schemas_forget.ForgetAsked,
-        parameters=("scope",),
-        errors=(*CALLER, *BODY, "not_found", "conflict"),
-        also=((202, "It goes on: ask `/memory/v1/forget/{id}`."),),
-        or_answer=schemas_forget.ForgetPlanned,
-        waits=schemas_forget.ForgetWaits,
-    ),
-    Call(
-        "GET",
-        "/memory/v1/forget/{id}",
-        "getErasure",
-        "How far an erasure is that took longer than 10 s: its receipt, or 202. Wants memory:erase.",
-        schemas_forget.ForgetReceipt,
-        parameters=("id", "scope"),
-        errors=(*CALLER, "not_found"),
-        also=((202, "It goes on; ask again."),),
-        waits=schemas_forget.ForgetWaits,
-    ),
-    Call(
-        "GET",
-        "/memory/v1/queue",
-        "getQueue",
-        "What is captured and not stored yet, of all tenants.",
-        schemas.QueueSaid,
-        errors=CALLER,
-        parameters=("scope",),
-    ),
-    Call(
-        "GET",
-        "/memory/v1/queue/dead",
-        "listDeadLetters",
-        "What could not be stored for its own fault: ids and reasons, never content.",
-        schemas.DeadLetterList,
-        errors=CALLER,
-        parameters=("limit", "cursor", "scope"),
-    ),
-    Call(
-        "POST",
-        "/memory/v1/queue/dead/{id}/replay",
-        "replayDeadLetter",
-        "Put a dead letter back into its lane.",
-        schemas.ReplayedSaid,
-        errors=(*CALLER, "not_found"),
-        parameters=("dead_id", "scope"),
-    ),
+    *MEMORY_CALLS,
     *RECORDS,
     *TOOL_CALLS,
     *DOCUMENT_CALLS,

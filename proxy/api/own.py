@@ -20,6 +20,7 @@ from memory.telemetry import event
 from proxy.api.answers import json_answer
 from proxy.api.artifacts import ArtifactCalls
 from proxy.api.audit import AuditRows
+from proxy.api.calls_memory import DOCUMENT_PATH
 from proxy.api.checkpoint_tools import CheckpointTools
 from proxy.api.checkpoints import Checkpoints
 from proxy.api.documents import Documents
@@ -30,7 +31,7 @@ from proxy.api.forget import Forget
 from proxy.api.health import Health
 from proxy.api.imports import Import
 from proxy.api.memories import Memories
-from proxy.api.openapi import DOCUMENT_PATH, document
+from proxy.api.openapi import document
 from proxy.api.outside import OutsideCalls
 from proxy.api.parts import OwnParts
 from proxy.api.personas import PersonaCalls

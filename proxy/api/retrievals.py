@@ -31,7 +31,7 @@ from proxy.api.asking import Caller, caller_of, holder_for, id_in_path, paramete
 from proxy.api.cited import cited
 from proxy.api.paging import PARAMETERS, Page, bad_cursor, page_of
 from proxy.api.parts import OwnParts
-from proxy.api.schemas import PlacedSaid, RetrievalList, RetrievalListed, RetrievalSaid
+from proxy.api.schemas_retrieval import PlacedSaid, RetrievalList, RetrievalListed, RetrievalSaid
 from proxy.api.sessions import Labels
 from proxy.gated import readable, require_readable
 

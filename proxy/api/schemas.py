@@ -9,18 +9,13 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
 from memory.audit import Decision
-from memory.model import Kind
 from memory.shared import SharedTo
-from policies.cascade import Visibility
 from proxy.api.asking import to_rfc3339
-from proxy.api.cited import DocumentCited
-from proxy.api.working import WorkingSaid
 from proxy.identity import TIME, rfc3339
 
-QUERY_CHARS_MAX = 100_000
 CONTENT_CHARS_MAX = 500_000
 
 SensitivityName = Literal["public", "internal", "confidential", "secret"]
@@ -57,97 +52,6 @@ class Said(BaseModel):
     """A body that goes out."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-# ---------------------------------------------------------------- search
-
-
-def _scalar(value: Any) -> Any:
-    if isinstance(value, dict | list):
-        raise ValueError("must be a string, a number, true, false or null")
-    return value
-
-
-Scalar = Annotated[
-    Any,
-    AfterValidator(_scalar),
-    WithJsonSchema({"type": ["string", "number", "boolean", "null"]}),
-]
-
-
-class SearchFilters(Asked):
-    """Narrows what is ranked; it applies before ranking."""
-
-    roles: list[str] | None = Field(default=None, max_length=16, description="Only memories of these roles.")
-    sensitivity_max: SensitivityName | None = Field(default=None, description="Nothing above this label.")
-    attributes: dict[str, Scalar] | None = Field(
-        default=None, min_length=1, max_length=16, description="Only memories that have all these attributes, equal."
-    )
-
-
-class SearchAsked(Asked):
-    """One question to the memory of the caller's scope."""
-
-    query: str = Field(min_length=1, max_length=QUERY_CHARS_MAX, description="The question, in words.")
-    k: int = Field(default=10, ge=1, le=200, description="Candidates wanted.")
-    kinds: list[Kind] | None = Field(
-        default=None, min_length=1, description="Kinds to search; without it episodic, semantic, procedural, document."
-    )
-    session: str | None = Field(default=None, min_length=1, max_length=256, description="Only this conversation.")
-    occurred_after: Moment | None = Field(default=None, description="Only what happened then or later.")
-    occurred_before: Moment | None = Field(default=None, description="Only what happened then or earlier.")
-    as_of: Moment | None = Field(default=None, description="Search as the store stood then; the future means now.")
-    filters: SearchFilters | None = None
-    explain: bool = Field(default=False, description="Add `explain` to each candidate.")
-
-
-class ScopeSaid(Said):
-    """Whose memory it is. What a project or the tenant shares has no user and no agent."""
-
-    user: str
-    project: str
-    agent: str
-    visibility: Visibility = "own"
-
-
-class Explained(Said):
-    """Why a candidate stands where it does: the characters of `content` that answer best, and the verdict in words."""
-
-    why: str
-    later: str | None = Field(description="The memory that says it otherwise, and was said later.")
-    shown: tuple[int, int]
-    version: int
-    seq: int
-
-
-class CandidateSaid(Said):
-    """One memory, as recall ranks it."""
-
-    id: str
-    kind: str
-    content: str
-    score: float = Field(description="Higher is better; comparable inside one answer only.")
-    scores: dict[str, float] = Field(description="The parts of the score, by name.")
-    occurred_at: Moment | None
-    scope: ScopeSaid
-    integrity: str
-    role: str
-    session: str | None = Field(description="The conversation, as X-Memory-Session names it.")
-    source_ids: list[str] = Field(description="Ids of the turns whose text is shown, primary first.")
-    event_ids: list[str]
-    admitted: bool = Field(description="Whether a chat completion would be given it.")
-    document: DocumentCited | None = Field(description="Where it stands in an uploaded document; null for the rest.")
-    explain: Explained | None = Field(default=None, description="Only where it was asked for.")
-
-
-class SearchSaid(Said):
-    """Candidates, best first."""
-
-    candidates: list[CandidateSaid]
-    admitted: int
-    millis: float
-    rung: str = Field(description="How far down recall had to go: full, no-rerank, lexical, none.")
-    reason: str | None = Field(description="Why it was not `full`.")
 
 
 # ---------------------------------------------------------------- memories
@@ -258,144 +162,6 @@ class EventList(Said):
     data: list[EventSaid]
     next_cursor: str | None
     missed: int = Field(description="Events behind `after` that are not kept any more.")
-
-
-# ---------------------------------------------------------------- sessions
-
-
-class SessionListed(Said):
-    """One conversation."""
-
-    id: str = Field(description="The value of X-Memory-Session.")
-    turns: int
-    summarised_turns: int = Field(description="How many turns, from the first, the rolling summary covers.")
-    created_at: Moment = Field(description="When the first of it was stored; of an imported one, when that was done.")
-    last_at: Moment = Field(description="The time of its latest turn.")
-    ended_at: Moment | None = Field(description="When its client said that it ended; it may have gone on since.")
-    attributes: dict[str, Any]
-
-
-class SessionEnded(Said):
-    """A conversation that is over by the word of who may not read it."""
-
-    id: str = Field(description="As the path has it.")
-    ended_at: Moment
-
-
-class SessionList(Said):
-    """A page of conversations."""
-
-    data: list[SessionListed]
-    next_cursor: str | None
-
-
-class TurnSaid(Said):
-    """One turn. Its order in the conversation is `seq`, never the time."""
-
-    event_id: str
-    seq: int
-    attempt: int
-    role: str
-    name: str | None = Field(
-        description="Who spoke; of a tool's output the tool, also where the message names only the call."
-    )
-    content: str
-    tool_calls: list[Any] | None
-    tool_call_id: str | None
-    parts: list[dict[str, Any]] | None = Field(
-        description="What stands beside the text: attachments and binary data by SHA-256 or address, a refusal."
-    )
-    source_id: str | None
-    origin: str
-    integrity: str
-    sensitivity: str
-    model: str | None
-    redactions: int = Field(description="Secrets cut out of the text.")
-    token_count: int | None
-    occurred_at: Moment
-    recorded_at: Moment
-
-
-class SessionSaid(Said):
-    """One conversation with its turns, in order, its rolling summary and its working context."""
-
-    id: str
-    turn_count: int
-    summarised_turns: int
-    summary: str | None
-    summary_memory_id: str | None
-    working: WorkingSaid | None = Field(
-        description="What it is about now; null behind the first page, and where session.working_tokens is 0."
-    )
-    created_at: Moment = Field(description="When the first of it was stored; of an imported one, when that was done.")
-    last_at: Moment = Field(description="The time of its latest turn.")
-    ended_at: Moment | None
-    attributes: dict[str, Any]
-    turns: list[TurnSaid]
-    next_cursor: str | None = Field(description="Leads to the turns behind the last one here.")
-
-
-# ---------------------------------------------------------------- retrievals
-
-
-class PlacedSaid(Said):
-    """One block in the prompt: at which message, which text, made of which memories."""
-
-    position: int = Field(description="Index of the message in the request.")
-    text: str | None = Field(description="The exact block; null where its sealed part is gone.")
-    sha256: str | None
-    tokens: int
-    memory_ids: list[str] = Field(description="In the order of the block.")
-    since: str | None = Field(description="The retrieval that placed it first; null: this one.")
-
-
-class RetrievalSaid(Said):
-    """What one request was given."""
-
-    id: str
-    status: str
-    reason: str | None
-    rung: str | None
-    session: str | None
-    exchange_id: str
-    query: str | None = Field(description="The question; empty where `X-Memory-Mode: read` kept none.")
-    block: str | None = Field(description="The exact text of the newly placed block.")
-    position: int | None = Field(description="Index of the message that carries it.")
-    placed: list[PlacedSaid]
-    candidates: list[dict[str, Any]] = Field(
-        description="id, version, kind, sensitivity, score, scores, admitted, why, later, injected, why_not, "
-        "source_ids, event_ids."
-    )
-    source_ids: list[str] = Field(description="Turns behind the injected memories, best first.")
-    texts: Literal["available", "expired", "unreadable"] = Field(
-        description="Whether query and blocks could be unsealed: they have their own retention."
-    )
-    tokens: int
-    tokens_exact: bool
-    millis: float
-    config_digest: str
-    embedding_model: str
-    served_model: str | None
-    sha256_sent: str
-    created_at: Moment
-
-
-class RetrievalListed(Said):
-    """That a request was given something, without its words."""
-
-    id: str
-    session: str | None
-    exchange_id: str
-    status: str
-    tokens: int = Field(description="Memory tokens in its prompt.")
-    created_at: Moment
-
-
-class RetrievalList(Said):
-    """Retrievals, a page at a time."""
-
-    data: list[RetrievalListed]
-    next_cursor: str | None
 
 
 # ---------------------------------------------------------------- sharing and audit

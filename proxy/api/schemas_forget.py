@@ -7,7 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from memory.erasure.model import KINDS, Step, TargetKind
-from proxy.api.schemas import QUERY_CHARS_MAX, Asked, Said
+from proxy.api.schemas import Asked, Said
+from proxy.api.schemas_search import QUERY_CHARS_MAX
 
 
 def _named(value: str) -> str:

@@ -25,7 +25,7 @@ from proxy.api.answers import json_answer
 from proxy.api.asking import Caller, body_as, caller_of, holder_for, parameters
 from proxy.api.cited import cited
 from proxy.api.parts import OwnParts
-from proxy.api.schemas import CandidateSaid, Explained, ScopeSaid, SearchAsked, SearchSaid
+from proxy.api.schemas_search import CandidateSaid, Explained, ScopeSaid, SearchAsked, SearchSaid
 from proxy.api.sessions import Labels
 from proxy.gated import let_through, within
 from proxy.remembering import RECALLED_KINDS

@@ -23,7 +23,7 @@ from proxy.api.answers import said
 from proxy.api.asking import SESSION_CHARS_MAX, Caller, caller_of, holder_for, parameters
 from proxy.api.paging import PARAMETERS, TURNS_DEFAULT, bad_cursor, page_of
 from proxy.api.parts import OwnParts, Records
-from proxy.api.schemas import SessionEnded, SessionList, SessionListed, SessionSaid, TurnSaid
+from proxy.api.schemas_session import SessionEnded, SessionList, SessionListed, SessionSaid, TurnSaid
 from proxy.api.working import working_said
 from proxy.gated import readable, require_readable, require_writable
 

@@ -15,8 +15,8 @@ from memory.assemble import quoted
 from memory.model import Candidate, Rung
 from policies.injection.render import harmless
 from proxy.api.asking import to_rfc3339
-from proxy.api.schemas import RetrievalSaid
 from proxy.api.schemas_forget import ForgetPlanned, ForgetWaits
+from proxy.api.schemas_retrieval import RetrievalSaid
 from proxy.api.schemas_tools import MemoryFound, MemoryGiven
 
 EXCERPT_CHARS_MAX: Final = 1_500

@@ -35,8 +35,9 @@ from proxy.api.forget import Forget
 from proxy.api.memories import item_of
 from proxy.api.parts import OwnParts
 from proxy.api.retrievals import Retrievals
-from proxy.api.schemas import Asked, SearchAsked
+from proxy.api.schemas import Asked
 from proxy.api.schemas_forget import ForgetAsked, ForgetPlanned, ForgetWaits
+from proxy.api.schemas_search import SearchAsked
 from proxy.api.search import Search
 from proxy.api.sessions import Labels
 from proxy.api.tool_calls import tool_caller
