@@ -69,7 +69,7 @@ _PHRASE_MIN: Final = 2
 _PHRASE_FACTOR: Final = 1.5
 
 
-def topics_of(said: Sequence[Said], most: int = TOPICS_MAX) -> list[str]:
+def topics_of(said: Sequence[Said]) -> list[str]:
     """The words and pairs of words that were talked about, the weightiest first, lower case, none twice."""
     weight: dict[str, float] = {}
     messages: Counter[str] = Counter()
@@ -86,7 +86,7 @@ def topics_of(said: Sequence[Said], most: int = TOPICS_MAX) -> list[str]:
     for term in ranked:
         if not any(set(term.split()) & set(other.split()) for other in chosen):
             chosen.append(term)
-        if len(chosen) == most:
+        if len(chosen) == TOPICS_MAX:
             break
     return chosen
 
@@ -126,7 +126,7 @@ _OF_NOUNS: Final = re.compile(
 _BEFORE_NOUN_CHARS: Final = 60
 
 
-def entities_of(said: Sequence[Said], most: int = ENTITIES_MAX) -> list[str]:
+def entities_of(said: Sequence[Said]) -> list[str]:
     """Names, those named most first. One word at the start of a sentence counts where it has its capital elsewhere, and
     so does a noun of a German text.
     """
@@ -139,7 +139,7 @@ def entities_of(said: Sequence[Said], most: int = ENTITIES_MAX) -> list[str]:
     for name, count in unsure.items():
         if name in sure:
             sure[name] += count
-    return [name for name, _ in sorted(sure.items(), key=lambda item: (-item[1], item[0]))[:most]]
+    return [name for name, _ in sorted(sure.items(), key=lambda item: (-item[1], item[0]))[:ENTITIES_MAX]]
 
 
 def names_in(one: Said) -> frozenset[str]:
@@ -186,26 +186,26 @@ _WHOLE_NAMES: Final = frozenset({"Dockerfile", "Makefile", "Jenkinsfile", "Procf
 _NO_FILES: Final = frozenset(f"{name}.js" for name in ("node", "next", "vue", "nuxt", "react", "express", "d3"))
 
 
-def files_of(said: Sequence[Said], most: int = FILES_MAX) -> list[str]:
+def files_of(said: Sequence[Said]) -> list[str]:
     """Files that calls of tools name, then those that people name, each once. Listings in outputs are not touched."""
     named = [call.arguments for one in said for call in one.calls]
     spoken = [one.text for one in said if one.role in ("user", "assistant")]
-    return _once((path for text in (*named, *spoken) for path in _paths(text)), most)
+    return _once((path for text in (*named, *spoken) for path in _paths(text)), FILES_MAX)
 
 
-def urls_of(said: Sequence[Said], most: int = URLS_MAX) -> list[str]:
+def urls_of(said: Sequence[Said]) -> list[str]:
     """Addresses that were attached, given to tools or named, each once, without user, query and fragment."""
     texts = [call.arguments for one in said for call in one.calls]
     texts += [one.text for one in said if one.role in ("user", "assistant")]
     attached = [url for one in said for url in one.urls]
     found = (match[0] for text in texts for match in _URL.finditer(text[:CHARS_READ_MAX]))
-    return _once((clean for url in (*attached, *found) if (clean := bare_url(url))), most)
+    return _once((clean for url in (*attached, *found) if (clean := bare_url(url))), URLS_MAX)
 
 
-def tools_of(said: Sequence[Said], most: int = TOOLS_MAX) -> dict[str, int]:
+def tools_of(said: Sequence[Said]) -> dict[str, int]:
     """The tools that were called and how often, the commonest first."""
     counts = Counter(call.name for one in said for call in one.calls)
-    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:most])
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:TOOLS_MAX])
 
 
 def bare_url(url: str) -> str:

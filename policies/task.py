@@ -33,7 +33,7 @@ SHOWN_CHARS_MAX: Final = 400
 """Of notes and output each, in the sentence that a prompt is given."""
 
 
-def checked_move(was: Status, to: Status, waits_for: Sequence[str] = ()) -> None:
+def checked_move(was: Status, to: Status, waits_for: Sequence[str]) -> None:
     """Whether a task may go there. `waits_for`: titles of what it needs and is not done. Raises ValueError."""
     if to != was and to not in MOVES[was]:
         raise ValueError(f"a task that is {was} may become {', '.join(MOVES[was])}, not {to}")

@@ -60,14 +60,14 @@ def need_of(question: str, known: Known, now: datetime) -> Need | None:
     return "unknown" if found and _is_public_name(asked, found["name"], known) else None
 
 
-def query_of(question: str, chars_max: int = QUESTION_CHARS_MAX) -> str:
+def query_of(question: str) -> str:
     """The question as words to search by: one line, without what only addresses the assistant."""
     asked = _SPACE.sub(" ", question.replace("’", "'")).strip()
     said = asked.casefold()
     bare = _SPACE.sub(" ", ASKED.sub(" ", LEAD_IN.sub(" ", said).strip(" ,")))
     bare = _TO_WHAT.sub("", bare) if ASKED.search(said) else bare
     kept = asked if bare == said or len(bare.split()) < _WORDS_MIN else bare
-    return kept.strip(" ,.;:?!")[:chars_max].rstrip()
+    return kept.strip(" ,.;:?!")[:QUESTION_CHARS_MAX].rstrip()
 
 
 def _is_public_name(asked: str, name: str, known: Known) -> bool:

@@ -44,6 +44,7 @@ REDIRECTS_MAX: Final = 3
 ADDRESSES_MAX: Final = 8
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
 _FIELD_BYTES_MAX: Final = 65_536
+_RESOLVER_THREADS: Final = 4
 _CHARSET: Final = re.compile(r"""charset\s*=\s*["']?([\w:.-]{1,40})""", re.IGNORECASE)
 
 
@@ -85,8 +86,8 @@ class _Turn:
 class SystemResolver:
     """The machine's own resolver, on threads of its own: a name server that does not answer holds up nothing else."""
 
-    def __init__(self, threads: int = 4) -> None:
-        self._threads = ThreadPoolExecutor(threads, thread_name_prefix="web-names")
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(_RESOLVER_THREADS, thread_name_prefix="web-names")
 
     async def __call__(self, host: str) -> Sequence[str]:
         """Addresses of the host. Raises OSError."""

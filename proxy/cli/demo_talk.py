@@ -16,7 +16,6 @@ from proxy.cli.demo_terminal import Terminal, printable
 
 ANSWER_TOKENS_MAX = 40
 TIMEOUT_S = 300.0
-SHOWN_HEADERS = ("status", "count", "tokens", "millis", "session", "retrieval", "capture")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +79,6 @@ class Talk:
         return Answer(said, memory)
 
 
-def shown_headers(memory: Mapping[str, str], names: Iterable[str] = SHOWN_HEADERS) -> str:
+def shown_headers(memory: Mapping[str, str], names: Iterable[str]) -> str:
     """The proxy's headers in one line, as a person would look for them."""
     return "  ".join(f"X-Memory-{name.capitalize()}: {memory[name]}" for name in names if name in memory)

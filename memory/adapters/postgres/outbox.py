@@ -81,7 +81,7 @@ async def announce_patch(
     change: MemoryChange,
     at: datetime,
     *,
-    released: bool = False,
+    released: bool,
 ) -> None:
     """A change by the API: which members it changed, and that it revalidated the memory where it judged it; with the
     word that it was held back until now.

@@ -91,7 +91,7 @@ class Rotation:
         """When a key of this tenant was last replaced, by this run or one before; None for never."""
         return max([retired async for _, _, retired in self.keys_of(tenant) if retired is not None], default=None)
 
-    async def rewrap_keys(self, tenant: UUID, *, dry: bool = False) -> Counts:
+    async def rewrap_keys(self, tenant: UUID, *, dry: bool) -> Counts:
         """The tenant's own keys under the master key in force; `dry` counts only."""
         counts = Counts()
         async for key, _, retired in self.keys_of(tenant):
