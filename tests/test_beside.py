@@ -5,14 +5,20 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+from datetime import UTC, datetime
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from memory import beside as module
 from memory.beside import beside
+from memory.ids import new_id
+from memory.model import Scope
 from memory.telemetry import Metrics
+from memory.write.documents_loop import DocumentsLoop
+from memory.write.outside import Asked, LooksBehind
+from policies.labels import Sensitivity
 from proxy import worker
 from proxy.wiring.wire import Wired
 
@@ -116,3 +122,38 @@ async def test_a_start_that_fails_in_a_way_nobody_foresaw_is_tried_again(
     await worker.begun(cast(Wired, wired), asyncio.Event())
     assert tried == 2
     assert "start failed in an unforeseen way" in caplog.text
+
+
+class Broken:
+    """Has one upload after another to store, and fails as nobody foresaw."""
+
+    async def take(self, _lease_s: float) -> object:
+        return SimpleNamespace(takes=1, upload_id="u")
+
+    async def keep(self, *_: object) -> bool:
+        return True
+
+    async def store(self, *_: object) -> None:
+        await asyncio.sleep(0)
+        raise KeyError("a defect of ours")
+
+    look = store
+
+
+@pytest.mark.parametrize("what", ["documents", "outside"])
+async def test_an_upload_or_a_look_outside_that_meets_a_defect_is_counted_and_the_loop_goes_on(what: str) -> None:
+    broken, metrics = cast(Any, Broken()), Metrics()
+    if what == "documents":
+        run = DocumentsLoop(broken, broken, metrics, lambda: datetime.now(UTC)).run
+    else:
+        looks = LooksBehind(broken, broken, broken, metrics, lambda: datetime.now(UTC))
+        for _ in range(2):
+            looks._waiting.put_nowait(Asked(Scope(new_id()), "What is new?", Sensitivity.INTERNAL, (), ()))
+        run = looks.run
+    running = asyncio.create_task(run())
+    async with asyncio.timeout(10):
+        while metrics.work.labels("unforeseen")._value.get() < 2:
+            await asyncio.sleep(0.01)
+            assert not running.done()
+    running.cancel()
+    await asyncio.wait([running])

@@ -112,6 +112,7 @@ class DocumentsLoop:
             await self._fail(due, REFUSED)
         except Exception as fault:  # a worker loop is one of the three named places
             # A defect of ours met this text: the next attempt meets it too, and after the last one it is given up.
+            self._metrics.work.labels("unforeseen").inc()
             event(
                 log, "document_failed", logging.ERROR, upload=due.upload_id, takes=due.takes, fault=type(fault).__name__
             )

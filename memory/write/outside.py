@@ -90,6 +90,7 @@ class LooksBehind:
             except MemoryProxyFault as fault:
                 event(log, "outside_not_kept", logging.WARNING, fault=str(fault))
             except Exception:  # a worker loop is one of the three named places
+                self._metrics.work.labels("unforeseen").inc()
                 log.exception("looking outside failed in an unforeseen way; the loop goes on")
 
     async def _look(self, asked: Asked) -> None:
