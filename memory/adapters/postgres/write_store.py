@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from memory.adapters.postgres import batch, facts, procedures, rows
@@ -286,36 +286,44 @@ class WriteStore:
                 return None  # erased, hidden or confidential since it was read: the next is made of what there is now
             version = await tx.value("bump_scope", scope.tenant, scope_id)
             if standing is None:
-                number = 1
-                await batch.store_memories(
-                    tx,
-                    place,
-                    [(session_id, memory)],
-                    numbered=Numbered((), {}),
-                    changed_version=version,
-                    model=None,
-                    embeddings=self._add_embedding,
-                )
+                await self._put_first(tx, place, session_id, memory, version)
             else:
-                number = 1 + standing["version"]
-                if standing["withdrawn"]:  # made anew, so of nothing that it was made of before
-                    await tx.run("drop_derivations", scope.tenant, [known])
-                    await tx.run("hide_memory", scope.tenant, known, None, version)
-                    await announce_events(tx, place, "restored", [known])
-                await batch.replace_memories(
-                    tx,
-                    place,
-                    [(known, number, batch.as_judged(memory, standing["validation_status"]))],
-                    event_of={},
-                    changed_version=version,
-                    embeddings=self._add_embedding,
-                )
-            await tx.run(
-                "mark_summarised", scope.tenant, session_id, memory.memory_id if standing is None else known, upto_seq
-            )
+                await self._put_next(tx, place, known, standing, memory, version)
+            summary_id = memory.memory_id if standing is None else known
+            await tx.run("mark_summarised", scope.tenant, session_id, summary_id, upto_seq)
             if beside is not None:
                 await beside(tx, 1)
-        return number
+        return 1 if standing is None else 1 + int(standing["version"])
+
+    async def _put_first(
+        self, tx: Transaction, place: Place, session_id: UUID, memory: NewMemory, changed_version: int
+    ) -> None:
+        await batch.store_memories(
+            tx,
+            place,
+            [(session_id, memory)],
+            numbered=Numbered((), {}),
+            changed_version=changed_version,
+            model=None,
+            embeddings=self._add_embedding,
+        )
+
+    async def _put_next(
+        self, tx: Transaction, place: Place, known: UUID, standing: Any, memory: NewMemory, changed_version: int
+    ) -> None:
+        """The version behind the `standing` one; one that was withdrawn is shown again."""
+        if standing["withdrawn"]:  # made anew, so of nothing that it was made of before
+            await tx.run("drop_derivations", place.tenant, [known])
+            await tx.run("hide_memory", place.tenant, known, None, changed_version)
+            await announce_events(tx, place, "restored", [known])
+        await batch.replace_memories(
+            tx,
+            place,
+            [(known, 1 + standing["version"], batch.as_judged(memory, standing["validation_status"]))],
+            event_of={},
+            changed_version=changed_version,
+            embeddings=self._add_embedding,
+        )
 
     async def drop_expired_sealed(self, now: datetime, retention: timedelta) -> int:
         """Drop the sealed parts of exchanges and retrievals older than `retention`, of all tenants. Returns how many.
