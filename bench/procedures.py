@@ -19,7 +19,8 @@ from typing import Final
 
 from bench.facts import DATA, user_turns
 from bench.recall.corpus import SetUnreadable, read_objects
-from policies.procedure import Procedure, procedures_in
+from policies.procedure import procedures_in
+from policies.taught import Procedure
 
 _ASSISTANTS: Final = ("beam_100K.corpus.jsonl.xz", "sharegpt_300_multiturn.jsonl.xz")
 

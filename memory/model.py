@@ -17,7 +17,7 @@ from policies.cascade import Visibility
 from policies.checkpoint import Section
 from policies.fact import Fact
 from policies.labels import Integrity, Sensitivity
-from policies.procedure import Procedure
+from policies.taught import Procedure
 
 ScopeId = NewType("ScopeId", int)
 if TYPE_CHECKING:  # the command line knows these types and has no vectors: numpy is a quarter of its start (.12 s)

@@ -10,10 +10,8 @@ nothing. Not for words of models, tools or the web: the caller knows whose.
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from policies.fact_patterns_prose import CHARS_MAX, COVER, covered
@@ -34,9 +32,8 @@ from policies.procedure_words import (
     STEP_ADVERB,
     STEP_HEAD,
     STEP_HEAD_OWN,
-    VERBS,
-    trigger_key,
 )
+from policies.taught import VERBS, WORD, Procedure, Step, plain
 
 STEPS_MIN: Final = 2
 STEPS_MAX: Final = 30
@@ -57,51 +54,7 @@ _SENTENCE_END: Final = re.compile(r"[.!?](?=\s|\Z)|\n")
 _OWNER: Final = re.compile(r"^(?:our|my|the)\s+", re.IGNORECASE)
 _DEICTIC: Final = re.compile(r"\b(?:this|these|those)\b", re.IGNORECASE)
 _BOLD: Final = re.compile(r"\*\*([^*\n]{1,100})\*\*")
-_WORD: Final = re.compile(r"[A-Za-z][\w-]*")
 _TRAILING: Final = " \t\n.,;:!" + COVER
-
-
-@dataclass(frozen=True, slots=True)
-class Step:
-    """One thing to do. `span` is the range of the text that `text` stands at, white space apart."""
-
-    text: str
-    span: tuple[int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class Procedure:
-    """How something is done. `trigger` as it was said; `event`: it says when, and not what for; `span`: all of it."""
-
-    trigger: str
-    event: bool
-    steps: tuple[Step, ...]
-    span: tuple[int, int]
-
-    @property
-    def key(self) -> str:
-        """The same for triggers that differ in form only: one of them holds at a time."""
-        return trigger_key(self.trigger)
-
-    @property
-    def lead(self) -> str:
-        """How it opens where it is shown: what it is found by."""
-        if self.event:
-            return f"{self.trigger[:1].upper()}{self.trigger[1:]}:"
-        first = _WORD.match(self.trigger)
-        acts = first is not None and first[0].casefold() in VERBS
-        return f"How to {self.trigger}:" if acts else f"Procedure for {self.trigger}:"
-
-    @property
-    def statement(self) -> str:
-        """As a memory shows it, readable alone."""
-        return "\n".join((self.lead, *(f"{number}. {step.text}" for number, step in enumerate(self.steps, 1))))
-
-
-def content_key(trigger: str, steps: Sequence[str]) -> bytes:
-    """The same trigger with the same steps is one memory, however often it is taught. 32 bytes."""
-    words = [trigger, *(" ".join(step.casefold().split()) for step in steps)]
-    return hashlib.sha256("\x1f".join(("procedure", *words)).encode("utf-8", "surrogatepass")).digest()
 
 
 def procedures_in(text: str) -> list[Procedure]:
@@ -278,7 +231,7 @@ def _made(
         return
     if any(not _is_step(said, *one) for one in bare) or said[start : items[-1][1]].rstrip()[-1:] == "?":
         return
-    steps = tuple(Step(_plain(text[a:b]), (a, b)) for a, b in bare)
+    steps = tuple(Step(plain(text[a:b]), (a, b)) for a, b in bare)
     if len({step.text.casefold() for step in steps}) == len(steps):
         yield Procedure(trigger, event, steps, (start, bare[-1][1]))
 
@@ -291,7 +244,7 @@ def _trigger(lead: re.Match[str]) -> tuple[str | None, bool]:
     if not event:
         trigger = _OWNER.sub("", trigger)
         trigger = trigger if trigger[1:2].isupper() else f"{trigger[:1].lower()}{trigger[1:]}"
-    first = _WORD.match(trigger)
+    first = WORD.match(trigger)
     if not 2 <= len(trigger) <= TRIGGER_CHARS_MAX or first is None or COVER in trigger or NO_MORE.search(lead[0]):
         return None, False
     if event:
@@ -336,7 +289,7 @@ def _acts(said: str, start: int, end: int) -> bool:
     at = adverb.end() if adverb is not None else start
     if said[at : at + 1] == "'":  # a command, in backticks
         return True
-    word = _WORD.match(said, at, end)
+    word = WORD.match(said, at, end)
     if word is None:
         return False
     if CONDITION.match(said, at, end):
@@ -353,16 +306,3 @@ def _is_gerund(word: str) -> bool:
 def _is_step(said: str, start: int, end: int) -> bool:
     words = said[start:end].strip(COVER + " ")
     return bool(words) and end - start <= STEP_CHARS_MAX and not words.endswith("?")
-
-
-def fits(one: Procedure, text: str) -> bool:
-    """Whether each step stands where it says it does."""
-    return all(
-        0 <= step.span[0] < step.span[1] <= len(text) and _plain(text[slice(*step.span)]) == step.text
-        for step in one.steps
-    )
-
-
-def _plain(text: str) -> str:
-    """Without bold marks, its white space single."""
-    return " ".join(text.replace("**", "").split())

@@ -14,7 +14,7 @@ from memory.model import Turn
 from memory.write.procedures import procedures_of
 from policies.fact_patterns_prose import CHARS_MAX
 from policies.labels import Integrity
-from policies.procedure import STEPS_MAX, content_key, fits, procedures_in
+from policies.procedure import STEPS_MAX, procedures_in
 from policies.procedure_runs import (
     CALLS_MAX,
     Run,
@@ -26,7 +26,7 @@ from policies.procedure_runs import (
     sequence_of,
     succeeded,
 )
-from policies.procedure_words import trigger_key
+from policies.taught import content_key, fits, trigger_key
 from tests.postgres.seed import turn
 
 # Text, trigger in one form, steps.

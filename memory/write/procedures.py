@@ -22,8 +22,9 @@ from memory.ports import Embedder
 from memory.write.embedding import embedded
 from memory.write.windows import TextTokenizer
 from policies.labels import Integrity, Sensitivity, derived_integrity, derived_sensitivity, is_sealed
-from policies.procedure import Procedure, content_key, procedures_in
+from policies.procedure import procedures_in
 from policies.procedure_runs import Run, common_topics, is_a_way, lead_of, pattern_of, statement_of, succeeded
+from policies.taught import Procedure, content_key
 
 Approve = Literal["taught", "all", "none"]
 TAUGHT_VERSION: Final = "taught-1"

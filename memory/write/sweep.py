@@ -25,8 +25,8 @@ from memory.ports import Embedder
 from memory.write.parts import Redacts, cleaned_value
 from memory.write.personal import SubjectTokens
 from memory.write.windows import TextTokenizer, dated, split_windows
-from policies.procedure_words import trigger_key
 from policies.redaction import Finding, Redacted
+from policies.taught import trigger_key
 
 HIDDEN_CHARS_MIN: Final = 4
 LABEL_BYTES_MAX: Final = 256  # of UTF-8, as X-Memory-Session may have

@@ -40,8 +40,8 @@ from memory.adapters.postgres.rows import Place
 from memory.errors import StoreRefused
 from memory.model import NewProcedure
 from policies.labels import derived_sensitivity
-from policies.procedure import fits
 from policies.reconcile import moment
+from policies.taught import fits
 
 WORDINGS_MAX: Final = 200
 """Of one trigger; what is taught beyond them is kept as a turn only."""

@@ -30,9 +30,9 @@ from memory.write.sweep import (
     TurnText,
     VersionText,
 )
-from policies import procedure
 from policies.fact import Fact
 from policies.reconcile import content_key
+from policies.taught import content_key as procedure_key
 
 PAGE: Final = 200
 _SCOPES_PAGE: Final = 500
@@ -236,7 +236,7 @@ def _taught_key(row: Any) -> bytes:
         return derived_key(row["trigger"])
     steps = row["attributes"].get("steps")
     told = [one.get("text") for one in steps if isinstance(one, dict)] if isinstance(steps, list) else []
-    return procedure.content_key(row["trigger"], [text for text in told if isinstance(text, str)])
+    return procedure_key(row["trigger"], [text for text in told if isinstance(text, str)])
 
 
 def _memory(memory_id: UUID, rows: Sequence[Any], fact: Any, procedure: Any) -> MemoryText:

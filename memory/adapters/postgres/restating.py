@@ -19,10 +19,10 @@ from memory.adapters.postgres.database import Transaction
 from memory.adapters.postgres.fact_rows import SAME_MEANING
 from memory.adapters.postgres.rows import Place, key_of_its_own
 from memory.stored import MemoryChange
-from policies import procedure
 from policies.fact import Fact
 from policies.reconcile import content_key
 from policies.restated import as_words, restated
+from policies.taught import content_key as procedure_key
 from policies.text import storable
 
 _TRIPLE: Final = ("subject", "predicate", "object", "category", "cardinality", "negated", "qualifiers")
@@ -82,7 +82,7 @@ async def _restate_procedure(
     if row["origin"] == "taught":
         key = key_of_its_own(b"edited", memory_id)
         if lead == row["content"].split("\n", 1)[0] and len(steps) == len(lines) > 0:
-            read = procedure.content_key(row["trigger"], steps)
+            read = procedure_key(row["trigger"], steps)
             other = await tx.row("memory_of_content_key", place.tenant, place.scope_id, "procedural", read)
             key = read if other is None or other["memory_id"] == memory_id else key
         await tx.run("rekey_memory", place.tenant, memory_id, key)
