@@ -12,7 +12,6 @@ import re
 from datetime import UTC, datetime
 from typing import Final
 
-from policies.extraction import facts_in
 from policies.fact import Fact
 from policies.fact_patterns_words import as_object
 from policies.reconcile import OBJECT_CHARS_MAX
@@ -40,6 +39,9 @@ def restated(old: Fact, sentence: str) -> str | None:
     found = _in_its_place(old, sentence)
     if found is not None:
         return found
+    # Where it is needed: 200 patterns, which a proxy asks for nothing else and would compile at each start.
+    from policies.extraction import facts_in  # noqa: PLC0415
+
     said = [
         fact
         for fact in facts_in(sentence, said_at=_EPOCH)

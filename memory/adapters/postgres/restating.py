@@ -9,6 +9,7 @@ on it anew where it is still a fact. Raises StoreUnavailable.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -48,7 +49,7 @@ async def _restate_fact(
     tx: Transaction, place: Place, memory_id: UUID, change: MemoryChange, row: Any, sentence: str
 ) -> MemoryChange:
     old = _fact(row, row["object"], row["content"])
-    words = restated(old, sentence)
+    words = await asyncio.to_thread(restated, old, sentence)
     if words == old.object:
         return change
     key = None if words is None else content_key(replace(old, object=words))
