@@ -10,7 +10,7 @@ from memory.documents import Citation
 class DocumentCited(BaseModel):
     """The place of a chunk in its document."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
     id: str = Field(description="Of the document: `GET /memory/v1/documents/{id}`.")
     name: str

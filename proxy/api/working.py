@@ -15,7 +15,7 @@ from policies.working_words import Piece
 
 
 class _Said(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class PieceSaid(_Said):
