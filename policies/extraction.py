@@ -18,7 +18,7 @@ from datetime import datetime
 from typing import Final
 
 from policies.fact import Fact
-from policies.fact_patterns import OF_PRONOUN, OPENS, RULES, SHE_OR_HE, TALE, TRIGGER, UNREAL, Rule
+from policies.fact_patterns import OF_PRONOUN, OPENS, RULES, SHE_OR_HE, TALE, TRIGGER, UNREAL
 from policies.fact_patterns_cjk import told_in_cjk
 from policies.fact_patterns_denied import (
     doubted,
@@ -33,7 +33,7 @@ from policies.fact_patterns_denied import (
 from policies.fact_patterns_kin import Antecedent
 from policies.fact_patterns_objects import objects
 from policies.fact_patterns_prose import CHARS_KEPT, COVER, Sentence, both_ends, covered, sentences
-from policies.fact_patterns_team import Told, corrects, told
+from policies.fact_patterns_team import corrects, told
 from policies.fact_patterns_time import DATE, is_ahead, is_over, meaning, validity, values_in
 from policies.fact_patterns_time_elsewhere import in_english
 from policies.fact_patterns_values import Stated, stated_values
@@ -49,14 +49,11 @@ from policies.fact_patterns_words import (
     in_third_person,
     normalised,
 )
+from policies.fact_rule import IN_PASSING, STATED, Rule, Told, told_by
 from policies.standing import CHARS_MAX
 
 __all__ = ["facts_in", "normalised"]
 
-# A fact stated in passing inside a question ("how do I use the budget of $5,000") is likelier to be mistaken.
-_STATED: Final = 0.8
-_IN_PASSING: Final = 0.6
-_RULED: Final = 0.85
 _TIMELESS: Final = frozenset(
     {
         "name",
@@ -230,21 +227,10 @@ def _by_rule(
         ours = rule.predicate == "uses" and found[0][:2].casefold() == "we"  # "we use" is of the team too
         says = _as_denied(rule.says, clause)
         says = says.replace("{S}", "{P} team") if ours else says
-        yield Fact(
-            subject="team" if ours else voice.subject,
-            predicate=rule.predicate.format(k=kind.replace(" ", "_")),
-            object=thing,
-            statement=_sentence(says, voice, shown, kind),
-            span=(found.start(), end),
-            category=rule.category,
-            cardinality=rule.cardinality,
-            negated=rule.negated,
-            valid_from=since,
-            valid_to=until,
-            confidence=_RULED,
-            importance=rule.importance,
-            qualifiers={"ended": "yes"} if rule.ended else {},
+        one = told_by(
+            rule, said[start:end], (found.start(), end), kind, shown=shown, says=says, of="team" if ours else "user"
         )
+        yield _from_told(one, voice, until, since)
 
 
 def _as_denied(says: str, clause: str) -> str:
@@ -265,12 +251,6 @@ def _clause(said: str, start: int, end: int, sentence: Sentence) -> str:
     """The range [start, end) with the words behind it that are of the same clause."""
     other = _NEXT_CLAUSE.search(said, end, sentence.end)
     return said[start : other.start() if other else sentence.end]
-
-
-def _sentence(says: str, voice: _Voice, shown: str, kind: str = "") -> str:
-    article = "an" if shown[:1].casefold() in "aeiou" else "a"
-    said = says.replace("{a o}", f"{article} {shown}").replace("{o}", shown).replace("{k}", kind).replace("  ", " ")
-    return said.replace("{S}", voice.shown).replace("{P}", voice.owning)
 
 
 def _holds(said: str, sentence: Sentence, one: Told, said_at: datetime) -> bool:
@@ -317,7 +297,7 @@ def _quoted(one: Told, read: str) -> Told:
     return replace(one, says=f"{{S}} said: “{read[slice(*one.span)].strip(' ,')}”")
 
 
-def _from_told(one: Told, voice: _Voice, until: datetime | None) -> Fact:
+def _from_told(one: Told, voice: _Voice, until: datetime | None, since: datetime | None = None) -> Fact:
     subject = voice.subject if one.subject == "user" else one.subject
     return Fact(
         subject=subject,
@@ -329,8 +309,9 @@ def _from_told(one: Told, voice: _Voice, until: datetime | None) -> Fact:
         cardinality=one.cardinality,
         negated=one.negated,
         correction=one.correction,
+        valid_from=since,
         valid_to=until,
-        confidence=_STATED,
+        confidence=one.confidence,
         importance=one.importance,
         qualifiers=one.qualifiers,
     )
@@ -361,7 +342,7 @@ def _from_value(said: str, one: Stated, sentence: Sentence, voice: _Voice, said_
         span=(start, max(one.end, one.value.end)),
         cardinality="one",
         valid_to=until,
-        confidence=_STATED if stated else _IN_PASSING,
+        confidence=STATED if stated else IN_PASSING,
         importance=0.6,
         qualifiers={"value": value}
         | ({"of": " ".join(rest)} if rest else {})

@@ -9,10 +9,9 @@ sentences of German, Spanish and French. Data only.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final
 
-from policies.fact import Cardinality, Category
+from policies.fact import Cardinality
 from policies.fact_patterns_words import (
     CAPITALS,
     CONDITIONS,
@@ -30,27 +29,8 @@ from policies.fact_patterns_words import (
     STOPS,
     TOOLS,
 )
-
-# How the object is read: see `policies/fact_patterns_objects.py`.
-Shape = Literal[
-    "name",
-    "place",
-    "employer",
-    "job",
-    "proper",
-    "event",
-    "choice",
-    "phrase",
-    "liking",
-    "list",
-    "things",
-    "clause",
-    "exact",
-    "owned",
-    "age",
-    "person",
-    "language",
-]
+from policies.fact_rule import Rule, Shape
+from policies.fact_rule import row as _rule
 
 TRIGGER: Final = re.compile(
     r"\b(?:I|we|my|our|as(?= an? )|call me|people call me|no longer(?= at )|ich|mein|meine|me|mi|vivo|trabajo|soy|je|mon|ma)(?![\w-])|\bj'(?=\w)",
@@ -94,21 +74,6 @@ UNREAL: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """One pattern and what it means. `says` has {S} the speaker, {P} theirs, {o} the object, {k} the kind."""
-
-    pattern: re.Pattern[str]
-    predicate: str
-    says: str
-    shape: Shape = "phrase"
-    category: Category = "fact"
-    cardinality: Cardinality = "many"
-    importance: float = 0.6
-    negated: bool = False
-    ended: bool = False
-
-
 _RUN = r"(?P<o>(?:[^,.;:!?()\n\"\ue000]|[,.](?=\d)){1,140})"
 _RUNS = r"(?P<o>[^.;:!?()\n\"\ue000]{1,160})"
 # A dot inside a name ("St. Louis", "Node.js") ends no run.
@@ -137,19 +102,6 @@ _ALONE = (
     r"|outside|myself|ourselves|whose|worth|full|each|which|online)(?![\w'-])))"
 )
 _DIET = r"(?:vegetarian|vegan|pescatarian|halal|kosher|keto|gluten-free)"
-
-
-def _rule(
-    pattern: str, predicate: str, says: str, shape: Shape = "phrase", *flags: str, importance: float = 0.6
-) -> Rule:
-    """A row of the table: the flags name a category, `one`, `negated`, `ended`."""
-    categories: tuple[Category, ...] = ("preference", "convention", "topology", "decision")
-    return Rule(
-        re.compile(pattern, re.IGNORECASE), predicate, says, shape,
-        next((one for one in categories if one in flags), "fact"),
-        "one" if "one" in flags else "many", importance, "negated" in flags or "ended" in flags, "ended" in flags,
-    )  # fmt: skip
-
 
 _WHO: Final = (
     _rule(rf"my (?:full |first |real )?name(?: is|'s) (?:now |actually |really |still )?{_RUN}", "name", "{P} name is {o}.", "name", "one", importance=0.95),

@@ -14,9 +14,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final
 
-from policies.fact_patterns import Rule
-from policies.fact_patterns_team import Told
 from policies.fact_patterns_words import as_object
+from policies.fact_rule import Rule, Told, told_by
 
 _CJK: Final = re.compile("[\u3040-\u30ff\u3400-\u9fff]")
 _KANA: Final = re.compile("[\u3040-\u30ff]")
@@ -240,7 +239,7 @@ def _of_clause(clause: re.Match[str], last: Told | None, *, japanese: bool, alon
     """What a clause states; `last`: what was stated before it; `alone`: a clause that names nobody is the speaker's."""
     text, at = clause[0], clause.start()
     if (kind := _whom(last)) and (called := _CALLED.fullmatch(text)) and not _NO_NAME.match(called["o"]):
-        yield _told(_IS_CALLED, called["o"], (at, at + called.end("o")), kind)
+        yield told_by(_IS_CALLED, called["o"], (at, at + called.end("o")), kind)
         return
     for rule in _JA if japanese else _ZH:
         found = rule.pattern.fullmatch(text)
@@ -253,7 +252,7 @@ def _of_clause(clause: re.Match[str], last: Told | None, *, japanese: bool, alon
             if not _is_thing(thing, rule):
                 return
             shift = at + found.start(group)
-            yield _told(rule, thing, (at if begins == 0 else shift + begins, shift + ends), _KIN.get(kind, kind))
+            yield told_by(rule, thing, (at if begins == 0 else shift + begins, shift + ends), _KIN.get(kind, kind))
         return
 
 
@@ -285,18 +284,3 @@ def _items(run: str, rule: Rule, *, japanese: bool) -> list[tuple[int, int]]:
 
 
 _IS_CALLED: Final = _rule("", "{k}_name", "{P} {k} is called {o}.", importance=0.75)
-
-
-def _told(rule: Rule, thing: str, span: tuple[int, int], kind: str) -> Told:
-    return Told(
-        "user",
-        rule.predicate.format(k=kind.replace(" ", "_")),
-        as_object(thing),
-        rule.says.replace("{o}", thing).replace("{k}", kind),
-        span,
-        rule.category,
-        rule.cardinality,
-        negated=rule.negated,
-        importance=rule.importance,
-        qualifiers={"ended": "yes"} if rule.ended else {},
-    )

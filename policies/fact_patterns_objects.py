@@ -10,9 +10,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from policies.fact_patterns import Shape
 from policies.fact_patterns_things import things
 from policies.fact_patterns_words import ANAPHORS, AT_PRESENT, CAPITALS, JOBS, LANGUAGES, STOPS, UNCASED, word_set
+from policies.fact_rule import Shape
 from policies.text import SIGNS
 
 Range = tuple[int, int]

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Final
 
-from policies.fact import Cardinality, Category
+from policies.fact import Cardinality
 from policies.fact_patterns_words import ANAPHORS, AT_PRESENT, KIN_MANY, KIN_ONE, as_object, normalised, word_set
+from policies.fact_rule import Told
 
 _THINGS: Final = (
     "service|server|servers|db|database|cluster|api|app|application|backend|back-end|frontend|front-end"
@@ -110,23 +110,6 @@ _NOT_BUT: Final = re.compile(
     r"|exactly|the)(?P<x>[^,.;:!?()\n\"\ue000]{1,40}?),? but (?P<o>[^,.;:!?()\n\"\ue000]{1,50})",
     re.I,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """One finding: what a `Fact` needs, except how its speaker is called; `says` has {S} and {P} as rules do."""
-
-    subject: str
-    predicate: str
-    object: str
-    says: str
-    span: tuple[int, int]
-    category: Category
-    cardinality: Cardinality = "many"
-    negated: bool = False
-    correction: bool = False
-    importance: float = 0.6
-    qualifiers: dict[str, str] = field(default_factory=dict)
 
 
 def corrects(said: str, start: int, end: int) -> bool:
