@@ -17,8 +17,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
+from policies import fact_patterns_tongues as tongues
 from policies.fact import Fact
-from policies.fact_patterns import OF_PRONOUN, OPENS, RULES, SHE_OR_HE, TALE, TRIGGER, UNREAL
+from policies.fact_patterns import FIRST, OF_PRONOUN, OPENS, SHE_OR_HE, TALE, UNREAL
 from policies.fact_patterns_cjk import told_in_cjk
 from policies.fact_patterns_denied import (
     doubted,
@@ -38,8 +39,6 @@ from policies.fact_patterns_time import DATE, is_ahead, is_over, meaning, validi
 from policies.fact_patterns_time_elsewhere import in_english
 from policies.fact_patterns_values import Stated, stated_values
 from policies.fact_patterns_words import (
-    KIN_ELSEWHERE_MANY,
-    KIN_ELSEWHERE_ONE,
     NO_EMPLOYERS,
     NO_HOMES,
     PERSONS,
@@ -49,7 +48,7 @@ from policies.fact_patterns_words import (
     in_third_person,
     normalised,
 )
-from policies.fact_rule import IN_PASSING, STATED, Rule, Told, told_by
+from policies.fact_rule import IN_PASSING, STATED, Rule, Table, Told, told_by
 from policies.standing import CHARS_MAX
 
 __all__ = ["facts_in", "normalised"]
@@ -72,7 +71,6 @@ _TIMELESS: Final = frozenset(
 )
 _FACTS_MAX: Final = 40  # of one text
 _DENIED: Final = re.compile(r"n't\b|\bnot\b", re.IGNORECASE)
-_KIN: Final = {**KIN_ELSEWHERE_ONE, **KIN_ELSEWHERE_MANY}
 _OR: Final = re.compile(r" (?:or|oder|ou|o) ")
 _OVER: Final = re.compile(r"\b(?:no longer|any ?more|any longer|now|since|used to)\b", re.IGNORECASE)
 _NOT_OVER: Final = {
@@ -158,13 +156,19 @@ def _shifted(fact: Fact, shift: int) -> Fact:
 
 def _ruled(said: str, sentence: Sentence, voice: _Voice, said_at: datetime) -> Iterator[Fact]:
     """What the rules say of the one who speaks."""
+    yield from _by_table(said, FIRST, sentence, voice, said_at)
+    if tongues.TRIGGER.search(said, sentence.start, sentence.end):
+        yield from _by_table(said, tongues.table(), sentence, voice, said_at)
+
+
+def _by_table(said: str, table: Table, sentence: Sentence, voice: _Voice, said_at: datetime) -> Iterator[Fact]:
     reached = sentence.start
-    for pronoun in TRIGGER.finditer(said, sentence.start, sentence.end):
+    for pronoun in table.trigger.finditer(said, sentence.start, sentence.end):
         before = said[sentence.start : pronoun.start()]
-        if pronoun.start() < reached or not sentence.states(pronoun.start()) or UNREAL.search(before):
+        if pronoun.start() < reached or not sentence.states(pronoun.start()) or table.unreal.search(before):
             continue
-        opens = OPENS.search(before) is not None or (sentence.bullet and len(before) < 6)
-        for rule in RULES:
+        opens = table.opens.search(before) is not None or (sentence.bullet and len(before) < 6)
+        for rule in table.rules:
             if not opens and rule.shape != "person":
                 continue
             found = rule.pattern.match(said, pronoun.start(), sentence.end)
@@ -201,7 +205,7 @@ def _by_rule(
 ) -> Iterator[Fact]:
     groups = found.groupdict()
     at = found.span("o2") if groups.get("o2") else found.span("o")
-    kind = _KIN.get((groups.get("k") or "").casefold()) or normalised(groups.get("k") or kind)
+    kind = tongues.KIN.get((groups.get("k") or "").casefold()) or normalised(groups.get("k") or kind)
     if kind in ("part", "thing", "one", "memory", "moment", "way", "time", "scene"):
         return
     for start, end in objects(said, at, rule.shape):
@@ -217,8 +221,9 @@ def _by_rule(
             continue
         if rule.shape == "employer" and NO_EMPLOYERS.fullmatch(thing):
             continue
-        lead = _lead(said, found.start(), sentence)
-        clause = f"{lead}{_clause(said, found.start(), end, sentence)}"
+        begins = found.start() if groups.get("v") is None else found.start("v")
+        lead = _lead(said, begins, sentence)
+        clause = f"{lead}{_clause(said, begins, end, sentence)}"
         if is_over(clause, said_at) or is_ahead(said[end : sentence.end]) or is_ahead(f" {lead}"):
             continue
         since, until = validity(clause, said_at)
@@ -227,9 +232,7 @@ def _by_rule(
         ours = rule.predicate == "uses" and found[0][:2].casefold() == "we"  # "we use" is of the team too
         says = _as_denied(rule.says, clause)
         says = says.replace("{S}", "{P} team") if ours else says
-        one = told_by(
-            rule, said[start:end], (found.start(), end), kind, shown=shown, says=says, of="team" if ours else "user"
-        )
+        one = told_by(rule, said[start:end], (begins, end), kind, shown=shown, says=says, of="team" if ours else "user")
         yield _from_told(one, voice, until, since)
 
 

@@ -29,7 +29,7 @@ from policies.fact_patterns_words import (
     STOPS,
     TOOLS,
 )
-from policies.fact_rule import Rule, Shape
+from policies.fact_rule import Shape, Table
 from policies.fact_rule import row as _rule
 
 TRIGGER: Final = re.compile(
@@ -40,7 +40,7 @@ TRIGGER: Final = re.compile(
 OPENS: Final = re.compile(
     r"(?:^|[,;:.!?()–—-]|\b(?:and|but|because|since|so|also|plus|well|yeah|yes|yep|no|nope|actually|btw|oh|hey|hi|hello|though|although"
     r"|considering|given|now|currently|remember|note|that|fyi|honestly|personally|basically|sorry|mean|y|und|et|aber|pero|mais|sure|then"
-    r"|lately|recently|especially|anyway|still|uh|um|uhm|erm|in (?:real life|reality|fact)))\s*$",
+    r"|lately|recently|especially|anyway|still|uh|um|uhm|erm|in (?:real life|reality|fact)|recuerda que|ten en cuenta que|n'oublie pas que))\s*$",
     re.IGNORECASE,
 )
 _TALE = (
@@ -271,14 +271,20 @@ _ELSEWHERE: Final = (
     _rule(rf"{_DENIED}je suis allergique (?=à|au){_RUNS}", "allergic_to", "{S} is allergic to {o}.", "things", importance=0.95),
 )  # fmt: skip
 
-RULES: Final[tuple[Rule, ...]] = (
-    *_TURNS,
-    *_WHO,
-    *_AROUND,
-    *_KIN,
-    *_PET,
-    *_LIFE,
-    *_LIKING,
-    *_ENDED_ELSEWHERE,
-    *_ELSEWHERE,
+FIRST: Final = Table(
+    TRIGGER,
+    OPENS,
+    UNREAL,
+    (
+        *_TURNS,
+        *_WHO,
+        *_AROUND,
+        *_KIN,
+        *_PET,
+        *_LIFE,
+        *_LIKING,
+        *_ENDED_ELSEWHERE,
+        *_ELSEWHERE,
+    ),
 )
+"""What is looked for first; the other is in `policies/fact_patterns_tongues.py`."""

@@ -2,7 +2,7 @@
 is asked for, out.
 
 What is to be translated, corrected or summed up is known in some thirty languages, since what stands behind may be
-English; all else in German, French and Spanish.
+English; all else in German, French, Spanish, Portuguese, Italian and Dutch.
 
 The words that open a request are looked up, and what must follow is matched at them, so that a text without any costs
 next to nothing. "Ich übersetze …", "j'écris …" tell of the speaker and are no request. Pure; refuses nothing.
@@ -54,19 +54,26 @@ _WRITE: Final = word_set(
     " écris écrire écrivez rédige rédiger rédigez génère générer inventez crée créer créez"
     " escribe escríbeme escribeme escribir escriba redacta redactar redacte crea créame crear genera generar inventa"
     " haz hazme"
+    " escreve escreva escrever redige redija redigir gere gerar crie invente inventar"
+    " scrivi scrivimi scrivete scrivere redigi creami inventa componi schrijf schrijven maak verzin bedenk"
 )
 _TEXT: Final = re.compile(
     r"[^.!?\n]{0,60}\b(?:geschichte|gedicht|lied|brief|e-?mail|text|artikel|rede|dialog|aufsatz|nachricht|beitrag"
     r"|bewerbung|anschreiben|motivationsschreiben|rezension|bewertung|profil|lebenslauf|roman|kapitel|szene|märchen"
     r"|biogra[fp]ie|histoire|poème|chanson|lettre|mail|courriel|texte|article|discours|dialogue|message|avis|cv"
     r"|chapitre|scène|conte|présentation|historia|cuento|poema|canción|carta|correo|texto|artículo|discurso"
-    r"|diálogo|ensayo|mensaje|publicación|reseña|perfil|currículum|novela|capítulo|escena|biografía|presentación)s?\b",
+    r"|diálogo|ensayo|mensaje|publicación|reseña|perfil|currículum|novela|capítulo|escena|biografía|presentación"
+    r"|história|conto|canção|artigo|redação|mensagem|publicação|currículo|romance|cena|biografia|apresentação"
+    r"|storia|racconto|poesia|canzone|lettera|testo|articolo|discorso|dialogo|tema|messaggio|recensione|romanzo"
+    r"|capitolo|presentazione|verhaal|tekst|artikel|toespraak|dialoog|opstel|bericht|recensie|profiel|hoofdstuk"
+    r"|sollicitatiebrief|motivatiebrief)s?\b",
     re.IGNORECASE,
 )
 _OPENERS: Final = word_set(
     "wie was comment que cómo como qué folgende folgenden folgender folgendes texte phrase lettre article message mail"
     " siguiente siguientes spiel spiele verhalte antworte tu tue du joue jouez fais faites comporte agis actúa finge"
-    " compórtate responde eres ahora haz resume"
+    " compórtate responde eres ahora haz resume age atue aja imagine você és fai fingi comportati agisci immagina sei"
+    " doe gedraag speel je hoe"
 )
 _OPENED: Final = re.compile(
     r"(?:wie sagt man|was (?:heißt|bedeutet)|comment (?:dit-on|on dit|dire)|que (?:veut dire|signifie)|c[óo]mo se dice"
@@ -77,24 +84,33 @@ _OPENED: Final = re.compile(
     r"|(?:spiele? (?:mal )?(?:einen?|den|die|das)|verhalte dich|antworte (?:wie|als)|tue? so|du bist (?:jetzt|nun|ab"
     r"|eine?)|joue[zr]? (?:le|un)|fai(?:s|tes) (?:semblant|comme si)|comporte-toi|agis comme|tu es (?:maintenant"
     r"|désormais|une?)|actúa como|haz (?:de|como)|finge|compórtate como|responde como|eres (?:ahora|una?)|ahora eres"
-    r"|resume (?:el|la|lo|los|las|este|esta|en))\b",
+    r"|resume (?:el|la|lo|los|las|este|esta|en)"
+    r"|finge que|(?:age|atue|aja) como|imagine que|(?:você é|és) (?:agora|um|uma|o meu|a minha)|como se diz"
+    r"|(?:fai finta|fingi)|(?:comportati|agisci) come|immagina (?:di|che)|sei (?:ora|adesso|un|una|il mio|la mia)"
+    r"|come si dice|doe alsof|gedraag je|speel (?:de|het|een)|je bent (?:nu|vanaf nu|een|mijn)|hoe zeg je)\b",
     re.IGNORECASE,
 )
 MAIL: Final = (
     r"sehr geehrte[rs]?\s|liebe[rs]?\s[A-ZÄÖÜ]\w+,\s*$|betreff\s*:|ch(?:er|ère)s?\s\w|objet\s*:|estimad[oa]s?\s"
-    r"|querid[oa]s?\s\w|asunto\s*:"
+    r"|querid[oa]s?\s\w|asunto\s*:|(?:prezad|car|egregi)[oaie]s?\s[\w. ]{1,40},\s*$|gentile\s|assunto\s*:"
+    r"|oggetto\s*:|geachte\s|(?:beste|lieve)\s[\w. ]{1,40},\s*$|onderwerp\s*:"
 )
 ROLES: Final = (
     r"benutzer(?:in)?|nutzer(?:in)?|kund(?:e|in)|assistent(?:in)?|patientin|schüler(?:in)?|lehrer(?:in)?|gast|utilisat(?:eur|rice)"
     r"|assistante?|cliente?|patiente?|élève|professeure?|usuari[oa]|asistente|paciente|alumn[oa]|profesora?|invitad[oa]"
+    r"|assistente|alun[oa]|professora?|utente|studente|studentessa|paziente|gebruiker|klant|docent|leerling"
 )
 LANGUAGES: Final = (
     r"english|german|french|spanish|italian|portuguese|dutch|polish|russian|turkish|arabic|hindi|chinese|mandarin|japanese"
     r"|korean|swedish|danish|norwegian|finnish|czech|greek|hungarian|romanian|ukrainian|latin"
     r"|englische?|deutsche?|französische?|spanische?|italienische?|anglais|allemand|français|espagnol|italien"
-    r"|ingl[eé]s|alem[aá]n|franc[eé]s|español|italiano"
+    r"|ingl[eé]s|alem[aá]n|franc[eé]s|español|italiano|inglês|alemão|francês|espanhol|português"
+    r"|inglese|tedesco|francese|spagnolo|portoghese|engels|duits|frans|spaans|italiaans|nederlands"
 )
-OWN_WORDS: Final = r"ich|mein|meine|wir|bin|ist|je|j'\w+|mon|ma|suis|est|me|mi|soy|vivo|trabajo|es"
+OWN_WORDS: Final = (
+    r"ich|mein|meine|wir|bin|ist|je|j'\w+|mon|ma|suis|est|me|mi|soy|vivo|trabajo|es"
+    r"|eu|meu|minha|sou|moro|é|io|mio|mia|sono|abito|è|ik|mijn"
+)
 
 
 def material_at(said: str) -> int:

@@ -73,6 +73,26 @@ _ORDER: Final = re.compile(
     r"(?P<o>[^\n\ue000]{2,240})",
     re.IGNORECASE,
 )
+_FROM_NOW: Final = (
+    r"(?:ab (?:jetzt|sofort|heute)|von (?:nun|jetzt) an|in zukunft|künftig|à partir de maintenant|désormais|dorénavant"
+    r"|(?:a partir de|desde) ahora|de ahora en adelante|a partir de agora|de agora em diante|daqui (?:em diante|para a frente)"
+    r"|d'ora in (?:poi|avanti)|da ora in (?:poi|avanti)|vanaf nu|voortaan)"
+)
+_BID: Final = (
+    r"(?:antworten?|schreib(?:en?)?|erklär(?:en?)?|nenn(?:en?)?|verwenden?|benutz(?:en?)?|nutz(?:en?)?|gib|zeig(?:en?)?|sprich|duz(?:en?)?"
+    r"|siez(?:en?)?|répond(?:s|ez)|écri(?:s|vez)|utilise[sz]?|donne[sz]?|explique[sz]?|parle[sz]?|appelle[sz]?|tutoie[sz]?|vouvoie[sz]?"
+    r"|respond[ae](?:me)?|respóndeme|contesta(?:me)?|contéstame|escrib[ae]|escríbeme|us[ae]s?|utili[cz][ae]s?|habla(?:me)?|háblame|llámame"
+    r"|explica(?:me)?|escrev[ae]|fal[ae]|explique|rispondi(?:mi)?|scrivi(?:mi)?|parla(?:mi)?|chiamami|spiega(?:mi)?"
+    r"|antwoord|schrijf|gebruik|noem|spreek|geef)"
+)
+_EVER: Final = r"(?:immer|stets|nie(?:mals)?|toujours|jamais|siempre|nunca|sempre|mai|altijd|nooit)"
+_ORDER_ELSEWHERE: Final = re.compile(
+    r"\W{0,3}(?:(?:merk dir|bitte|por favor|s'il (?:te|vous) pla[iî]t|per favore|alsjeblieft)(?: bitte)?[,: ]+){0,2}"
+    rf"(?:{_FROM_NOW},? (?:(?:bitte|por favor,?|{_EVER}) ){{0,2}}(?:{_BID}\b|me trate|auf \w+|en \w+|em \w+|in (?:het )?\w+)"
+    rf"|(?:{_EVER} |ne |n')?{_BID}(?:[- ][\w']+){{0,3}}? {_EVER}\b|nunca (?:uses|utilices|escribas|respondas|use)\b)"
+    r"(?![^\n]{0,240}[?？])",
+    re.IGNORECASE,
+)
 _USING: Final = re.compile(
     r"\b(?:using|use|uses|running|run|on|with|(?:up|down)graded to|switched to|migrated to|have|installed"
     r"|(?:(?:up|down)graded|switched|migrated|updated) from [\w+#.-]{1,30}(?: v?\d[\w.]{0,10})? to|updated to)"
@@ -218,7 +238,7 @@ def _versions(said: str, start: int, end: int) -> Iterator[Told]:
 
 
 def _conventions(said: str, start: int, end: int) -> Iterator[Told]:
-    order = _ORDER.match(said, start, end)
+    order = _ORDER.match(said, start, end) or _ORDER_ELSEWHERE.match(said, start, end)
     if order is not None:
         text = said[order.start() : end].strip(" .!")
         shown = said[start:end].strip()

@@ -1,4 +1,5 @@
-"""The things that a German, French or Spanish sentence names: (text, range) in, the range of each thing out.
+"""The things that a sentence of German, French, Spanish, Portuguese, Italian or Dutch names: (text, range) in, the
+range of each thing out.
 
 "le café et le thé" are two, without their articles. What only points ("das", "ton idée", "la segunda opción"), is
 denied ("ni le café", "überhaupt keinen Fisch") or compared is none, and behind an "and" only what has the form of one:
@@ -14,15 +15,16 @@ from policies.fact_patterns_words import word_set
 
 Range = tuple[int, int]
 
-_AND: Final = re.compile(r",? (?:und|oder|sowie|et|ou|y|e|o|u) |, ", re.IGNORECASE)
+_AND: Final = re.compile(r",? (?:und|oder|sowie|et|ou|y|ed?|o|u) |, ", re.IGNORECASE)
 # Where what is said of the things ends, and another clause begins.
 _ENDS: Final = re.compile(
-    r",? (?:pero|sino|aunque|porque|desde|hasta|aber|sondern|obwohl|weil|seit|bis|mais|parce|depuis|même)\b",
+    r",? (?:pero|sino|aunque|porque|desde|hasta|aber|sondern|obwohl|weil|seit|bis|mais|parce|depuis|même|mas|até|ma|perché"
+    r"|maar|want|sinds)\b",
     re.IGNORECASE,
 )
 _ARTICLE: Final = re.compile(
-    r"a (?!l?as?\b|los\b)|(?:(?:gegen|à|a) )?(?P<article>(?:(?:le|la|les|el|los|las|der|die|das|den|un|une|una"
-    r"|eine?[nm]?|du|des|de la|al|aux?) |l')+)",
+    r"a (?!l?as?\b|los\b)|(?:(?:gegen|à|a|de) )?(?P<article>(?:(?:le|la|les|el|los|las|der|die|das|den|un|une|una"
+    r"|eine?[nm]?|du|des|de la|al|aux?|os?|as|d[ao]s?|il|lo|i|gli|all[ae]|ai|agli|het|een) |l'|all')+)",
     re.IGNORECASE,
 )
 _FORM: Final = re.compile(r"[A-ZÀ-Þ][\w'-]+(?: [A-ZÀ-Þ][\w'-]+)?|[a-zà-ÿ]{2,}(?:ar|er|ir|re)")
@@ -32,7 +34,10 @@ _POINTS: Final = re.compile(
     r"|ça|cela|ceci|tout|rien|toi|te|vous|personne|ton|ta|tes|votre|vos|ce|cet|cette|ces|comme|comment|savoir|autant"
     r"|à|d'être|être|eso|esto|ello|ella|él|todo|nada|usted\w*|tú|ti|mucho|muchísimo|poco|tus?|sus?|vuestr\w+|ese|esa|esos"
     r"|esas|est[aeo]s?|aquel\w*|cómo|como|lo|cuando|casi"
-    r"|danke|bitte|leider|übrigens|merci|hélas|gracias)\b",
+    r"|danke|bitte|leider|übrigens|merci|hélas|gracias"
+    r"|isso|isto|aquilo|disso|disto|ele|ela|você|tudo|n(?:ada|inguém)|teu|tua|seu|sua|ess[ae]s?|aquel\w+|assim|quando"
+    r"|questo|quest[aei]|quell\w+|ciò|tutto|niente|nulla|lui|lei|te|tuo|tua|così|quando|dat|dit|deze|die|hem|haar|jou\w*"
+    r"|je|alles|niets|iedereen|niemand|zo|het(?= (?:als|wanneer|om)\b)|obrigad[oa]|grazie)\b",
     re.IGNORECASE,
 )
 _AT_HAND: Final = re.compile(
@@ -51,7 +56,9 @@ _NOT_SO: Final = word_set(
     " lieber mehr weniger als auch fall dein deine deinem deinen deiner deines eure eurer eures"
     " ta tes votre vos tu tus vuestra vuestro vuestras vuestros"
     " ni aucun aucune rien peu guère jamais mieux plus moins que plutôt aussi ningún ninguna ninguno nunca menos más"
-    " tampoco también ist hat sind est sont es son"
+    " tampoco também nunca menos nem nenhum nenhuma mais teu tua seu sua vosso vossa non né nessun nessuna meno più"
+    " neanche nemmeno tuo tua tuoi tue vostro vostra geen niet nooit minder liever jouw jullie uw"
+    " también ist hat sind est sont es son"
 )
 
 

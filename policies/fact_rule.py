@@ -7,6 +7,7 @@ refuses nothing.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
@@ -62,6 +63,18 @@ def row(pattern: str, predicate: str, says: str, shape: Shape = "phrase", *flags
         next((one for one in categories if one in flags), "fact"),
         "one" if "one" in flags else "many", importance, "negated" in flags or "ended" in flags, "ended" in flags,
     )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rules, all to be matched where `trigger` is found, `opens` ends what stands before it in its sentence, and
+    `unreal` finds nothing there.
+    """
+
+    trigger: re.Pattern[str]
+    opens: re.Pattern[str]
+    unreal: re.Pattern[str]
+    rules: Sequence[Rule]
 
 
 @dataclass(frozen=True, slots=True)
