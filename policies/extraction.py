@@ -20,6 +20,7 @@ from typing import Final
 from policies import fact_patterns_tongues as tongues
 from policies.fact import Fact
 from policies.fact_patterns import FIRST, OF_PRONOUN, OPENS, SHE_OR_HE, TALE, UNREAL
+from policies.fact_patterns_asked import asked_to_keep
 from policies.fact_patterns_cjk import told_in_cjk
 from policies.fact_patterns_denied import (
     doubted,
@@ -136,6 +137,7 @@ def facts_in(text: str, *, said_at: datetime, speaker: str | None = None) -> lis
                 if one.predicate != "instruction" or len(said.strip()) <= CHARS_MAX
             ),
         ]
+        facts = facts or [_from_told(one, voice, None) for one in asked_to_keep(said, sentence.start, sentence.end)]
         ranges = ((fact.span[0] - sentence.start, fact.span[1] - sentence.start) for fact in facts)
         spoken_of.read(said[sentence.start : sentence.end], ranges)
         for fact in facts:

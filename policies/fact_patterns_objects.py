@@ -244,7 +244,8 @@ def _place(said: str, at: Range) -> list[Range]:
 
 _NO_PLACE: Final = word_set("fear constant different same constante plena pleine plein permanente")
 _MORE_OF_PLACE: Final = re.compile(
-    r"(?:,? | )(?:(?:of|de|la|las|los|le|les|the|du|del|dos|di|op|aan den) )*(?!(?:(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day"
+    r"(?:,? | )(?:(?:of|de|la|las|los|le|les|the|du|del|dos|di|op|aan den) )*"
+    r"(?!(?:(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day"
     r"|Montag|Dienstag|Mittwoch|Donnerstag|Freitag|Samstag|Sonntag)s?\b|(?:Quatsch|Entschuldigung|Verzeihung)\b)"
     rf"[{CAPITALS}][\w'’.&-]*"
 )

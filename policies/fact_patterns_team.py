@@ -75,7 +75,8 @@ _ORDER: Final = re.compile(
 )
 _FROM_NOW: Final = (
     r"(?:ab (?:jetzt|sofort|heute)|von (?:nun|jetzt) an|in zukunft|künftig|à partir de maintenant|désormais|dorénavant"
-    r"|(?:a partir de|desde) ahora|de ahora en adelante|a partir de agora|de agora em diante|daqui (?:em diante|para a frente)"
+    r"|(?:a partir de|desde) ahora|de ahora en adelante|a partir de agora|de agora em diante"
+    r"|daqui (?:em diante|para a frente)"
     r"|d'ora in (?:poi|avanti)|da ora in (?:poi|avanti)|vanaf nu|voortaan)"
 )
 _BID: Final = (
@@ -88,7 +89,7 @@ _BID: Final = (
 _EVER: Final = r"(?:immer|stets|nie(?:mals)?|toujours|jamais|siempre|nunca|sempre|mai|altijd|nooit)"
 _ORDER_ELSEWHERE: Final = re.compile(
     r"\W{0,3}(?:(?:merk dir|bitte|por favor|s'il (?:te|vous) pla[iî]t|per favore|alsjeblieft)(?: bitte)?[,: ]+){0,2}"
-    rf"(?:{_FROM_NOW},? (?:(?:bitte|por favor,?|{_EVER}) ){{0,2}}(?:{_BID}\b|me trate|auf \w+|en \w+|em \w+|in (?:het )?\w+)"
+    rf"(?:{_FROM_NOW},? (?:(?:bitte|por favor,?|{_EVER}) ){{0,2}}(?:{_BID}\b|auf \w+|e[nm] \w+|in (?:het )?\w+)"
     rf"|(?:{_EVER} |ne |n')?{_BID}(?:[- ][\w']+){{0,3}}? {_EVER}\b|nunca (?:uses|utilices|escribas|respondas|use)\b)"
     r"(?![^\n]{0,240}[?？])",
     re.IGNORECASE,

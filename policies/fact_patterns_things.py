@@ -18,8 +18,8 @@ Range = tuple[int, int]
 _AND: Final = re.compile(r",? (?:und|oder|sowie|et|ou|y|ed?|o|u) |, ", re.IGNORECASE)
 # Where what is said of the things ends, and another clause begins.
 _ENDS: Final = re.compile(
-    r",? (?:pero|sino|aunque|porque|desde|hasta|aber|sondern|obwohl|weil|seit|bis|mais|parce|depuis|même|mas|até|ma|perché"
-    r"|maar|want|sinds)\b",
+    r",? (?:pero|sino|aunque|porque|desde|hasta|aber|sondern|obwohl|weil|seit|bis|mais|parce|depuis|même"
+    r"|mas|até|ma|perché|maar|want|sinds)\b",
     re.IGNORECASE,
 )
 _ARTICLE: Final = re.compile(

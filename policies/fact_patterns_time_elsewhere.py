@@ -5,6 +5,7 @@ Only what follows the word that says so is read ("bis Ende Juni", "depuis trois 
 another clause begins. Pure; refuses nothing, a clause without such a word comes back as it was.
 """
 
+# ruff: noqa: E501  what is one in several languages stands in one line
 from __future__ import annotations
 
 import re

@@ -1775,3 +1775,47 @@ def test_what_is_so_in_real_life_is_stated() -> None:
         ("user", "job", "nurse"),
         ("user", "lives_in", "oslo"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("Remember that I parked on level three, row B.", "I parked on level three, row B"),
+        ("hey uh remember that I parked on level three row B", "I parked on level three row B"),
+        ("Please don't forget my locker is next to the sauna.", "my locker is next to the sauna"),
+        ("Keep in mind that our cleaner comes every second Monday!", "our cleaner comes every second Monday"),
+        ("Merk dir bitte, dass mein Spind neben der Sauna ist.", "mein Spind neben der Sauna ist"),
+        ("N'oublie pas que mon vélo est au garage.", "mon vélo est au garage"),
+        ("Recuerda que mi taquilla es la cuarenta.", "mi taquilla es la cuarenta"),
+        ("Lembra que meu carro está na oficina.", "meu carro está na oficina"),
+        ("Ricordati che la mia bici è in cantina.", "la mia bici è in cantina"),
+        ("Onthoud dat mijn fiets in de kelder staat.", "mijn fiets in de kelder staat"),
+    ],
+)
+def test_what_is_asked_to_be_remembered_is_kept_as_it_was_said(text: str, kept: str) -> None:
+    fact = only(text)
+    assert (fact.predicate, fact.statement) == ("asked_to_remember", f"The user asked to remember: “{kept}”")
+    assert text[slice(*fact.span)] == kept
+
+
+def test_what_a_rule_knows_is_not_kept_twice() -> None:
+    assert triples("Remember that I live in Rome.") == [("user", "lives_in", "rome")]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Remember when we met?",
+        "Remember, I told you about the boat.",
+        "Do you remember that I parked on level three?",
+        "Remember that water boils at 100 degrees.",
+        "Remember that time we got lost.",
+        "Can you remember my name?",
+        "I remember that my father sang.",
+        "Don't forget to call my sister.",
+        "Remember how my dog used to bark.",
+        "Translate: Remember that my train leaves soon.",
+    ],
+)
+def test_what_nobody_asks_to_be_remembered_is_not_kept(text: str) -> None:
+    assert triples(text) == []
