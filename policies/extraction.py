@@ -35,6 +35,7 @@ from policies.fact_patterns_denied import (
 from policies.fact_patterns_kin import Antecedent
 from policies.fact_patterns_objects import objects
 from policies.fact_patterns_prose import CHARS_KEPT, COVER, Sentence, both_ends, covered, sentences
+from policies.fact_patterns_spoken import written_out
 from policies.fact_patterns_team import corrects, told
 from policies.fact_patterns_time import DATE, is_ahead, is_over, meaning, validity, values_in
 from policies.fact_patterns_time_elsewhere import in_english
@@ -110,7 +111,8 @@ class _Voice:
 def facts_in(text: str, *, said_at: datetime, speaker: str | None = None) -> list[Fact]:
     """The facts that `speaker` (else "user") states in a text, in order of span; at most _FACTS_MAX."""
     voice = _Voice(as_object(speaker), speaker) if speaker else _Voice("user", "The user")
-    read, shift = both_ends(text)
+    given = written_out(text)
+    read, shift = both_ends(given.text)
     said = _PLACEHOLDER.sub(lambda found: COVER * len(found[0]), covered(read))
     masked, values = values_in(said)
     found: dict[tuple[str, str, str, bool], Fact] = {}
@@ -147,13 +149,13 @@ def facts_in(text: str, *, said_at: datetime, speaker: str | None = None) -> lis
                 kept = replace(fact, correction=True) if corrected and not fact.correction else fact
                 found.setdefault((fact.subject, fact.predicate, fact.object, fact.negated), kept)
     first = sorted(found.values(), key=lambda fact: fact.span)[:_FACTS_MAX]
-    return [_shifted(fact, shift) for fact in first] if shift else first
+    return [replace(fact, span=given.span(*_shifted(fact.span, shift))) for fact in first]
 
 
-def _shifted(fact: Fact, shift: int) -> Fact:
-    """A fact of `both_ends` in the text's own offsets."""
-    start, end = fact.span
-    return fact if start <= CHARS_KEPT else replace(fact, span=(start + shift, end + shift))
+def _shifted(span: tuple[int, int], shift: int) -> tuple[int, int]:
+    """A range of `both_ends` in the offsets of the whole text."""
+    start, end = span
+    return span if start <= CHARS_KEPT else (start + shift, end + shift)
 
 
 def _ruled(said: str, sentence: Sentence, voice: _Voice, said_at: datetime) -> Iterator[Fact]:

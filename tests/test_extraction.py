@@ -1819,3 +1819,39 @@ def test_what_a_rule_knows_is_not_kept_twice() -> None:
 )
 def test_what_nobody_asks_to_be_remembered_is_not_kept(text: str) -> None:
     assert triples(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("so my name is uh Karen and I uh live in Boise", [("name", "karen"), ("lives_in", "boise")]),
+        ("my name is um Karen", [("name", "karen")]),
+        ("I work uh I work at at Target", [("works_at", "target")]),
+        ("and i drive a i drive a Honda Odyssey", [("drives", "honda odyssey")]),
+        ("im from Texas btw", [("comes_from", "texas")]),
+        ("im 19", [("age", "19")]),
+        ("im vegan and i dont eat honey", [("status", "vegan"), ("eats", "honey")]),
+        ("ive moved to Boise", [("lives_in", "boise")]),
+    ],
+)
+def test_what_is_dictated_or_typed_in_haste_is_read_as_it_is_meant(text: str, expected: list[tuple[str, str]]) -> None:
+    facts = facts_in(text, said_at=WEDNESDAY)
+    assert [(one.predicate, one.object) for one in facts] == expected
+    assert all(one.object in text[slice(*one.span)].casefold() for one in facts)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Im Traum: ich wohne in Bonn.", "Ich ziehe um um 8.", "Um médico disse: moro em Faro.", "Im Not lernt man."],
+)
+def test_words_of_other_languages_are_no_haste(text: str) -> None:
+    assert triples(text) == []
+
+
+def test_a_name_that_is_said_twice_is_one() -> None:
+    assert triples("I live in Walla Walla.") == [("user", "lives_in", "walla walla")]
+
+
+@pytest.mark.parametrize("part", ["uh ", "i i ", "the the ", "im 1 ", "is um ", "a uh, "])
+def test_endless_hesitation_ends(part: str) -> None:
+    assert len(facts_in(part * 3_000, said_at=WEDNESDAY)) <= 40
