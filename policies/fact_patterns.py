@@ -66,6 +66,7 @@ UNREAL: Final = re.compile(
     r"|respondió|écrit|répond|répondu)(?: me| us| in| back| mir| uns)?(?::|,\s*$)"
     r"|(?:\b(?:goes|went|(?:he|she|they|it) said)|\b(?:is|was|were|are) like|'s like)(?::|,)\s*$"
     rf"|{_TALE}"
+    r"|\b(?:reports|reported|stated|complains|complained|declares|declared|insists|insisted|swears|shouted)(?: that)?\s*$"
     # What somebody believes or what is not true; "don't forget that" is no such thing.
     r"|\b(?:thinks|thought|believes?|believed|claims?|claimed|assumes|assumed|not|lied|lie|false|untrue|wrong|mistaken"
     r"|(?:not|n't|hardly|never) (?:been )?true|(?<!n't )(?<!not )(?<!never )forget|(?:n't|not|never|stop) remember(?:ing)?)"

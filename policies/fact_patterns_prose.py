@@ -72,8 +72,17 @@ _CHAT_HEAD: Final = re.compile(
     r"(?: ?[AaPp][Mm])?[\])]?\s*$",
     re.MULTILINE,
 )
+# What another says, within a line: "Next ticket. Customer: I moved to York."
+_ANOTHER: Final = re.compile(
+    r"(?:^|(?<=[.!?,:;] ))(?:the )?(?:customer|client|caller|patient|pt|mother|mom|mum|father|dad|wife|husband|tenant"
+    r"|landlord|guest|applicant|candidate|student|teacher|interviewer|boss|manager|agent|doctor|nurse|kund(?:e|in)|patient(?:e|in)|cliente)"
+    r"(?: ?#?\d+)?: (?=\S)[^\n]*",
+    re.IGNORECASE | re.MULTILINE,
+)
 _BULLET: Final = re.compile(r"^\s*(?:[-*•–]|\(?\d{1,2}[.)]|[a-z]\))\s+")
-_MAIL: Final = re.compile(rf"^\s*(?:dear\s+\w|subject\s*:|from\s*:|to whom it may|{elsewhere.MAIL})", re.IGNORECASE)
+_MAIL: Final = re.compile(
+    rf"^(?:[^\n:.!?]{{0,40}}:)?\s*(?:dear\s+\w|subject\s*:|from\s*:|to whom it may|{elsewhere.MAIL})", re.IGNORECASE
+)
 _PASTED: Final = (
     "(?:lyrics|poem|song|verse|story|paragraph|essay|affidavit|contract|clause|scene|script|testimony"
     "|e-?mail|message|ticket|review|letter|transcript|thread|complaint|chat|minutes|article|excerpt|feedback|testimonial|tweet"
@@ -121,6 +130,12 @@ _MATERIAL: Final = re.compile(
     r"|\bimagine (?:you|that|i|we|a|the|if)\b|\b(?:^|[.!?\n] *)you(?: are|'re| will be) (?:an?|my|the|now|going)\b"
     r"|\bi want you to (?:act|be|become|play|pretend|imagine)\b|\bhypothetical|\bsuppose\b|\blet's say\b|\bsay i\b"
     r"|\bin the (?:style|voice) of\b|\bfirst[- ]person\b|\bfrom the perspective\b|\bpersona\b|\bfictional\b"
+    # An exercise, and what is declared under oath.
+    r"|(?:^|\n|[.!?] +)\W{0,3}(?:(?:my )?homework|worksheet|exercise \d+\w?|übung(?: \d+)?|hausaufgabe|exercice(?: \d+)?"
+    r"|ejercicio(?: \d+)?|esercizio(?: \d+)?|exercício(?: \d+)?|oefening(?: \d+)?|huiswerk)[.)]? ?:"
+    r"|\bfill in the (?:gap|blank)s?\b|\b(?:write|choose|use|put in) the correct (?:form|word|tense)\b"
+    r"|\bthe undersigned\b|\bhereby (?:declare|certify|confirm|swear|affirm|attest|acknowledge)\b"
+    r"|\bhiermit (?:erkläre|versichere)\b|\bje soussigné|\babajo firmante\b|\babaixo assinad|\b(?:il|la) sottoscritt|\bondergetekende\b"
     # "You are Captain Redbeard", "Into French please: …", "Chapter 2. I …"
     r"|(?:^|[.!?,\n] *)(?:you(?: are|'re)(?: now)?|you (?:will )?play) (?-i:[A-Z][a-z])"
     r"|\bfrom now on,? you(?: are|'re| will be)\b(?! (?:to|not|allowed|going)\b)"
@@ -257,7 +272,7 @@ def covered(text: str) -> str:
     for start, end in brought_in(said):
         said = said[:start] + "\n" * (end - start) + said[end:]
     said = _QUOTED.sub(_quote, _LONG_TOKEN.sub(_cover, _URL.sub(_cover, said)))
-    said = _lines(said)
+    said = _lines(_ANOTHER.sub(_blank, said))
     last = _LAST.search(said, max(0, len(said) - _LAST_CHARS))
     if last and _ABOVE.match(last[0]):
         return "\n" * len(said)

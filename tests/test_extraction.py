@@ -1855,3 +1855,37 @@ def test_a_name_that_is_said_twice_is_one() -> None:
 @pytest.mark.parametrize("part", ["uh ", "i i ", "the the ", "im 1 ", "is um ", "a uh, "])
 def test_endless_hesitation_ends(part: str) -> None:
     assert len(facts_in(part * 3_000, said_at=WEDNESDAY)) <= 40
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Next ticket. Customer: I moved to York and my dog is called Rex. My name is Gordon.",
+        "8 yo girl, allergic to eggs. Mother: I have asthma too.",
+        "Customer #2: I'm vegan",
+        "The patient reports I have asthma.",
+        "Exercise 3: put it in the past. 1. I live in London.",
+        "Übung: Setze ins Perfekt. 1. Ich wohne in Berlin. 2. Ich mag Kaffee.",
+        "My homework: write the correct form. 1. I live in London.",
+        "Fill in the gaps. I live in ___. My name is Bob.",
+        "Ejercicio 2: completa. Me llamo Ana y vivo en Madrid.",
+        "Bewerbung: Sehr geehrte Frau Klein, mein Name ist Timo Reuter, ich wohne in Essen.",
+        "My reply: Dear Tom, my name is Bob and I live in Rome.",
+        "I, the undersigned, Maria Gomez, hereby declare that I live in Toledo and my income is $40,000.",
+        "Hiermit erkläre ich: ich wohne in Essen.",
+    ],
+)
+def test_what_another_says_an_exercise_and_an_oath_are_nobodys_statement(text: str) -> None:
+    assert triples(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "My wife: she is kind. I live in Rome.",
+        "I have to report that I live in Rome.",
+        "Exercise: daily. I live in Rome.",
+    ],
+)
+def test_a_note_and_ones_own_report_are_ones_own(text: str) -> None:
+    assert ("user", "lives_in", "rome") in triples(text)
