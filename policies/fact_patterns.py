@@ -91,7 +91,8 @@ _HALF_DENIED = r"[^.;!?\n]{0,90}?\b(?:not|never|no longer|neither)\b"
 _OF_ANOTHER = r"(?:of|to|for|with|from|by|about|who|whose|in|at|on|and|my|our|his|her|their|an?|the|no)\b"
 _LATELY = "(?:has |have |just |recently |finally |now )*"
 _NOW = "(?:currently |now |still |also )*"
-_MY = r"my (?!(?:ex|former|late|previous|deceased|dead|future|next|old)\b)(?:[a-z]+ )?"  # who is it now
+# "Our partner" is a firm's.
+_MY = r"(?:my|(?<!name )our(?! (?:[a-z]+ )?partner\b)) (?!(?:ex|former|late|previous|deceased|dead|future|next|old)\b)(?:[a-z]+ )?"  # who is it now
 # Where one goes to learn: one goes to Rome, too.
 _SCHOOL = (
     r"[^,.;:!?\n]{0,60}(?-i:\b(?:University|College|School|Institute|Academy|Uni|MIT|Harvard|Stanford|Yale|Princeton"
@@ -117,8 +118,8 @@ _WHO: Final = (
     _rule(rf"(?:{_IM}|I {_ADV}(?:work|working|got a job) as |{_IM}working as |my (?:new )?job is (?:being )?)(?:an? |the )(?P<o>[^,.;:!?()\n\"\ue000]{{1,90}})", "job", "{S} is {a o}.", "job", "one", importance=0.8),
     _rule(rf"(?:{_IM}|{_I}work as |{_IM}working as )(?:an? |the )(?:(?!{_OF_ANOTHER})[\w/&'-]{{1,30}} ){{0,3}}?(?!student|undergrad|graduate|volunteer){JOB} at (?:the )?{_DOTTED}", "works_at", "{S} works at {o}.", "employer", "one", importance=0.8),
     _rule(rf"(?:{_I}work|{_IM}working|I {_ADV}(?:started (?:working|a job|a new job))|I've been working) (?:at|for) {_DOTTED}", "works_at", "{S} works at {o}.", "employer", "one", importance=0.8),
-    _rule(rf"(?:I've|I have) {_ADV}(?:lived|been living) in {_DOTTED}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.7),
-    _rule(rf"I {_ADV}(?:live|reside) in {_DOTTED}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.8),
+    _rule(rf"(?:I've|I have|we've|we have) {_ADV}(?:lived|been living) in {_DOTTED}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.7),
+    _rule(rf"(?:I|we) {_ADV}(?:live|reside) in {_DOTTED}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.8),
     _rule(rf"{_IM}(?:living|based|located|residing) in {_DOTTED}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.8),
     _rule(rf"(?:I|I've|we|we've) {_ADV}(?:moved|relocated) (?:back |over )?to {_DOTTED}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.8),
     _rule(rf"(?:I|I've) {_ADV}(?:moved|relocated) from (?-i:[{CAPITALS}])[\w' .-]{{1,40}}? to {_DOTTED}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.8),
@@ -144,11 +145,11 @@ _WHO: Final = (
 )  # fmt: skip
 
 _AROUND: Final = (
-    _rule(rf"{_MY}(?P<k>{KIN_ONE})(?:'s name)?(?:,| is called| is named| is now called| is now| is|'s| called| named)? (?P<o>[^\W\d_][\w'-]{{1,20}})", "{k}_name", "{P} {k} is called {o}.", "person", "one", importance=0.8),
+    _rule(rf"{_MY}(?P<k>{KIN_ONE})(?:'s name)?(?:,| is called| is named| is now called| is now| is|'s| called| named)? (?-i:(?:Dr|Mrs?|Ms|Prof)\.? )?(?P<o>[^\W\d_][\w'-]{{1,20}})", "{k}_name", "{P} {k} is called {o}.", "person", "one", importance=0.8),
     _rule(rf"{_MY}(?P<k>{KIN_MANY}|{PETS})(?:'s name)?(?:,| is called| is named| is now called| is now| is|'s| called| named)? (?P<o>[^\W\d_][\w'-]{{1,20}})", "{k}_name", "{P} {k} is called {o}.", "person", importance=0.75),
     _rule(rf"(?:I|I've|we|we've) {_ADV}(?:have|got|own|adopted|bought) an? (?:[\w-]+ ){{0,2}}(?P<k>{KIN_MANY}|{PETS})(?:,? (?:called|named)|, his name is|, her name is) (?P<o>[^\W\d_][\w'-]{{1,20}})", "{k}_name", "{P} {k} is called {o}.", "person", importance=0.75),
     _rule(rf"(?:I|I've|we|we've) {_ADV}(?:have|own|adopted|bought|got) (?P<o>an? (?:[\w-]+ ){{0,3}}?(?:{GOODS}|{PETS})){_ALONE}", "has", "{S} has {o}.", "phrase"),
-    _rule(rf"{_MY}(?P<k>{OWN_ONE}) is (?:now |currently |called |named |still )*(?:an? )?(?P<o>(?-i:Dr\.? )?(?-i:[A-Za-z]?[A-Z])[\w'-]*(?: (?-i:[A-Z])[\w'-]*){{0,2}})", "{k}", "{P} {k} is {o}.", "owned", "one", importance=0.65),
+    _rule(rf"{_MY}(?P<k>{OWN_ONE}) is (?:now |currently |called |named |still )*(?:an? )?(?P<o>(?-i:(?:Dr|Mrs?|Ms|Prof)\.? )?(?-i:[A-Za-z]?[A-Z])[\w'-]*(?: (?-i:[A-Z])[\w'-]*){{0,2}})", "{k}", "{P} {k} is {o}.", "owned", "one", importance=0.65),
     _rule(rf"{_IM}(?:dating|engaged to|married to) (?P<o>(?-i:[A-Z])[\w'-]{{1,20}})", "partner_name", "{S} is together with {o}.", "exact", "one", importance=0.8),
     _rule(rf"I {_ADV}drive an? {_RUN}", "drives", "{S} drives {a o}.", "phrase", "one"),
 )  # fmt: skip
@@ -165,11 +166,11 @@ _TOLD_OF: Final[tuple[tuple[str, str, str, Shape, Cardinality, float], ...]] = (
 )  # fmt: skip
 _NAMED: Final = rf"(?:,? (?-i:[{CAPITALS}])[\w'-]{{1,20}},?)?"
 _KIN: Final = tuple(
-    _rule(rf"my (?P<k>{KIN_ONE}|{KIN_MANY}){_NAMED} {verb}", f"{{k}}_{predicate}", f"{{P}} {{k}} {says}.", shape, count, importance=importance)
+    _rule(rf"(?:my|our(?! partner)) (?P<k>{KIN_ONE}|{KIN_MANY}){_NAMED} {verb}", f"{{k}}_{predicate}", f"{{P}} {{k}} {says}.", shape, count, importance=importance)
     for verb, predicate, says, shape, count, importance in _TOLD_OF
 )  # fmt: skip
 _PET: Final = (
-    _rule(rf"my (?P<k>{PETS}){_NAMED} is allergic to {_RUNS}", "{k}_allergic_to", "{P} {k} is allergic to {o}.", "list", importance=0.9),
+    _rule(rf"(?:my|our) (?P<k>{PETS}){_NAMED} is allergic to {_RUNS}", "{k}_allergic_to", "{P} {k} is allergic to {o}.", "list", importance=0.9),
 )  # fmt: skip
 SHE_OR_HE: Final = re.compile(r"\b(?:she|he)\b", re.IGNORECASE)
 OF_PRONOUN: Final = tuple(
@@ -236,7 +237,7 @@ _TURNS: Final = (
     _rule(rf"(?:I|we|I've|we've) {_ADV}(?:sold|got rid of|gave away) (?P<o>(?:my|our) [^,.;:!?()\n\"\ue000]{{1,60}})", "has", "{S} no longer has {o}.", "phrase", "ended"),
     _rule(rf"(?:I|we|I've) {_ADV}(?:cancell?ed) (?:my|our) (?P<o>(?:[\w-]+ ){{0,3}}(?:subscription|membership|reservation|order|trip|flight|appointment))", "has", "{S} has cancelled {o}.", "phrase", "ended"),
     _rule(rf"my (?:all-time |absolute |personal )?favou?rite (?P<k>[a-z]+(?: [a-z]+)?) (?:is no longer|isn't|is not) {_RUN}", "favourite_{k}", "{P} favourite {k} is no longer {o}.", "phrase", "preference", "ended", "one"),
-    _rule(rf"{_MY}(?P<k>{OWN_ONE}) (?:is no longer|isn't|is not) (?P<o>(?-i:Dr\.? )?(?-i:[A-Za-z]?[A-Z])[\w'-]*(?: (?-i:[A-Z])[\w'-]*){{0,2}})", "{k}", "{P} {k} is no longer {o}.", "owned", "ended", "one"),
+    _rule(rf"{_MY}(?P<k>{OWN_ONE}) (?:is no longer|isn't|is not) (?P<o>(?-i:(?:Dr|Mrs?|Ms|Prof)\.? )?(?-i:[A-Za-z]?[A-Z])[\w'-]*(?: (?-i:[A-Z])[\w'-]*){{0,2}})", "{k}", "{P} {k} is no longer {o}.", "owned", "ended", "one"),
     _rule(rf"{_MY}(?P<k>{KIN_ONE}) (?:is no longer (?:called )?|is not called |isn't called )(?P<o>(?-i:[A-Z])[\w'-]{{1,20}})", "{k}_name", "{P} {k} is no longer called {o}.", "person", "ended", "one"),
     _rule(rf"I {_ADV}(?:quit|gave up|given up|stopped playing|no longer play) (?:the )?(?P<o>{INSTRUMENTS})\b", "plays", "{S} no longer plays {o}.", "exact", "ended"),
     _rule(rf"I {_ADV}broke up with (?:my (?:girlfriend|boyfriend|partner|ex)?,? ?)?(?P<o>[A-Z][\w'-]{{1,20}}|my (?:girlfriend|boyfriend|partner))", "partner_name", "{S} is no longer together with {o}.", "exact", "ended", "one", importance=0.8),

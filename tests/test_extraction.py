@@ -1889,3 +1889,21 @@ def test_what_another_says_an_exercise_and_an_oath_are_nobodys_statement(text: s
 )
 def test_a_note_and_ones_own_report_are_ones_own(text: str) -> None:
     assert ("user", "lives_in", "rome") in triples(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("I came with our daughter Fien.", ("daughter_name", "fien")),
+        ("Our son lives in Oslo.", ("son_lives_in", "oslo")),
+        ("We live in Bristol.", ("lives_in", "bristol")),
+        ("Our accountant is Mr. Peeters.", ("accountant", "mr. peeters")),
+        ("My landlord is Mr. Adeyemi.", ("landlord_name", "adeyemi")),
+    ],
+)
+def test_what_two_have_is_of_the_one_who_says_so(text: str, expected: tuple[str, str]) -> None:
+    assert triples(text) == [("user", *expected)]
+
+
+def test_a_partner_of_ours_is_a_firm() -> None:
+    assert triples("Our partner Acme is late. Our partner lives in Oslo.") == []
