@@ -214,11 +214,15 @@ _LIKING: Final = (
     _rule(rf"I {_ADV}(?:play) (?:the )?(?P<o>(?:electric |acoustic |bass )?(?:guitar|piano|violin|drums|bass|clarinet|saxophone|flute|cello|trumpet|ukulele|keyboard|chess|tennis|football|soccer|basketball|volleyball|golf|badminton|hockey|baseball|cricket|rugby|video games))\b", "plays", "{S} plays {o}.", "exact", "preference"),
 )  # fmt: skip
 
+_TOOL: Final = rf"(?:{'|'.join(sorted(TOOLS))})(?![\w-])"
 _TURNS: Final = (
     _rule(rf"(?:I'm|I am) (?:no longer|not) (?P<o>{STATUSES})(?![\w-])(?: any ?more)?", "status", "{S} is no longer {o}.", "exact", "ended", importance=0.8),
     _rule(rf"(?:I'm|I am) (?:no longer|not(?! (?:married|engaged) (?:to|in|with)\b)) (?P<o>{MARITAL})(?![\w-])(?: any ?more)?", "marital_status", "{S} is no longer {o}.", "exact", "ended", "one", importance=0.8),
     _rule(rf"I (?:no longer|don't|do not) have (?P<o>{CONDITIONS})(?![\w-])(?: any ?more)?", "has_condition", "{S} does not have {o}.", "exact", "ended", importance=0.9),
     _rule(rf"(?:I'm|I am) (?:no longer|not) allergic to {_RUNS}", "allergic_to", "{S} is not allergic to {o}.", "list", "ended", importance=0.95),
+    _rule(rf"(?:I|we|I've|we've) (?:have |just |recently |finally |already )*(?:switched|migrated|moved) (?:over )?from (?P<o>{_TOOL}) to [\w+#.-]", "uses", "{S} no longer uses {o}.", "phrase", "ended"),
+    _rule(rf"(?:I|we|I've|we've) (?:have |just |recently |finally |already )*(?:switched|migrated) (?:over )?from {_TOOL} to (?P<o>(?-i:[a-z])[\w+#.-]*\w)(?! [a-z]{{3,}}ing\b)", "uses", "{S} uses {o}.", "phrase", "decision"),
+    _rule(rf"(?:I|we|I've|we've) (?:have |just |recently |finally |already )*(?:dropped|ditched|abandoned|stopped using|got rid of|moved (?:away|off)(?: from)?) (?P<o>{_TOOL}(?! v?\d)|(?-i:[A-Z])[\w+#.-]*\w(?=[,.;!]? *(?:$|[,.;!]|in favou?r of\b|for (?-i:[A-Z])|after all\b|because\b|and\b|last\b|again\b)))", "uses", "{S} no longer uses {o}.", "phrase", "ended"),
     _rule(r"(?:I|we|I've|we've) (?:have |just |recently |finally )*(?:switched|migrated|moved(?= (?:over )?from (?:[\w+#.-]+ to )?(?:" + "|".join(sorted(TOOLS)) + r")\b)) (?:over )?from (?P<o>(?-i:[A-Z])[\w+#. -]{1,30}?) to (?-i:[A-Z])", "uses", "{S} no longer uses {o}.", "phrase", "ended"),
     _rule(r"(?:I|we|I've|we've) (?:have |just |recently |finally )*(?:switched|migrated) (?:over )?(?:from [\w+#. -]{1,32}? )?to (?P<o>(?-i:[A-Z])[\w+#-]*(?:[ .](?-i:[A-Z])[\w+#-]*){0,2})", "uses", "{S} uses {o}.", "phrase", "decision"),
     _rule(r"I (?:no longer|don't|do not) (?:live|reside) in (?P<o>[^,.;:!?()\n\"\ue000]{1,60}?)(?: any ?more|(?=[,.;!?]|$))", "lives_in", "{S} no longer lives in {o}.", "place", "ended", "one"),
@@ -242,6 +246,7 @@ _TURNS: Final = (
     _rule(rf"I {_ADV}(?:quit|gave up|given up|stopped playing|no longer play) (?:the )?(?P<o>{INSTRUMENTS})\b", "plays", "{S} no longer plays {o}.", "exact", "ended"),
     _rule(rf"I {_ADV}broke up with (?:my (?:girlfriend|boyfriend|partner|ex)?,? ?)?(?P<o>[A-Z][\w'-]{{1,20}}|my (?:girlfriend|boyfriend|partner))", "partner_name", "{S} is no longer together with {o}.", "exact", "ended", "one", importance=0.8),
     _rule(rf"(?:I|we|I've|we've) {_ADV}(?:decided|agreed|chosen|opted|resolved|settled) (?P<o>(?:to|on|against|for|not to) [^.;:!?()\n\"\ue000]{{3,110}})", "decided", "{S} decided {o}.", "clause", "decision", importance=0.65),
+    _rule(rf"(?:I'm|I am|we're|we are) {_ADV}going with (?P<o>{_TOOL}|(?-i:[A-Z])[\w+#.-]*\w(?= (?:after all|instead)\b))", "chose", "{S} chose {o}.", "choice", "decision", importance=0.65),
     _rule(rf"(?:I|we|I've|we've) {_ADV}(?:chose|chosen|picked(?! up| out)|went with|going with|gone with|settled on) {_RUN}", "chose", "{S} chose {o}.", "choice", "decision", importance=0.65),
 )  # fmt: skip
 

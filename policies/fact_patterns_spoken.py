@@ -20,9 +20,7 @@ _HESITATES: Final = (
     r"\b(?P<kept>(?-i:[a-z][a-z']*|I)),?(?: +(?:uh+m?|uhm+|umm+|erm+)\b,?){1,3}(?= )"
     r"|\b(?P<small>is|and|in|so|the|at|my|to|for|with|on|but|like),?(?: +um\b,?){1,3}(?= )"
 )
-_AGAIN: Final = (
-    r"\b(?P<again>(?:i|my|the|an?|in|at|on|to|is|we|he|she|and|so|for|of|it)(?: [a-z]+){0,2}),?(?: +(?:uh+m?|um|erm+)\b,?){0,2} +(?=(?P=again)\b)"
-)
+_AGAIN: Final = r"\b(?P<again>(?:i|my|the|an?|in|at|on|to|is|we|he|she|and|so|for|of|it)(?: [a-z]+){0,2}),?(?: +(?:uh+m?|um|erm+)\b,?){0,2} +(?=(?P=again)\b)"
 _SHORT: Final = (
     r"\b(?:(?P<im>im)(?= (?:from|in|an?|allergic|vegan|vegetarian|not|living|based|married|learning|working|studying|really"
     r"|(?-i:single|the)|\d{1,2}(?= *(?:[,!.](?!\d)|$|years\b|yrs\b|yo\b|and\b|btw\b|now\b)))(?![\w-]))"

@@ -171,7 +171,9 @@ TOOLS: Final = word_set(
     " vscode linux ubuntu debian fedora windows macos android ios rust golang kotlin swift ruby php perl scala"
     " bash zsh webpack vite npm yarn pnpm deno graphql grpc prometheus grafana datadog sentry stripe paypal"
     " salesforce hubspot zendesk wordpress shopify figma excel outlook gmail openai chatgpt claude gemini llama"
-    " vllm pytorch tensorflow pandas polars"
+    " vllm pytorch tensorflow pandas polars bun uv conda gradle"
+    " maven bazel buildkite turborepo eslint prettier vitest pytest playwright tailwind fastify nestjs nuxt"
+    " prisma sqlalchemy nginx traefik haproxy argocd pulumi"
 )
 # Where one is and has no home: a state, a part of a firm, a way of working.
 NO_HOMES: Final = re.compile(

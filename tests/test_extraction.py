@@ -1907,3 +1907,32 @@ def test_what_two_have_is_of_the_one_who_says_so(text: str, expected: tuple[str,
 
 def test_a_partner_of_ours_is_a_firm() -> None:
     assert triples("Our partner Acme is late. Our partner lives in Oslo.") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("We dropped Stripe, we're going with Adyen after all.", [("uses", "stripe", True), ("chose", "adyen", False)]),
+        ("We moved from pnpm to bun last week.", [("uses", "pnpm", True)]),
+        ("We switched from pnpm to bun last week.", [("uses", "pnpm", True), ("uses", "bun", False)]),
+        ("I ditched vim.", [("uses", "vim", True)]),
+        ("We stopped using Jenkins in favour of Buildkite.", [("uses", "jenkins", True)]),
+    ],
+)  # fmt: skip
+def test_a_tool_that_is_given_up_ends_and_the_one_in_its_place_is_used(
+    text: str, expected: list[tuple[str, str, bool]]
+) -> None:
+    assert [(one.predicate, one.object, one.negated) for one in facts_in(text, said_at=WEDNESDAY)] == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "We dropped Anna off at school.",
+        "I dropped out of college.",
+        "We dropped the ball.",
+        "I'm going with my sister.",
+    ],
+)
+def test_what_is_dropped_otherwise_is_no_tool(text: str) -> None:
+    assert triples(text) == []
