@@ -254,10 +254,16 @@ def validity(clause: str, said_at: datetime) -> tuple[datetime | None, datetime 
         start = span.start if span else None
     elif found := _PAST.search(clause):
         span = asked_span(found[0], said_at, said_at)
-        start = span.start if span else None
+        start = span.start if span and not _is_to_come(found[0], said_at) else None
     if start is not None and start > said_at:
         start = None
     return start, end if end is None or end > said_at else None
+
+
+def _is_to_come(words: str, said_at: datetime) -> bool:
+    """Whether a day without its year ("on June 1") is rather the one that comes than the one that was."""
+    day = day_of(words.casefold(), said_at) if words[:3].casefold() == "on " else None
+    return day is not None and day > said_at
 
 
 def is_over(clause: str, said_at: datetime) -> bool:

@@ -854,6 +854,18 @@ def test_what_goes_on_with_something_else_stays(text: str, thing: str) -> None:
     assert triples(text)[0][2] == thing
 
 
+@pytest.mark.parametrize(
+    ("text", "since"),
+    [
+        ("We agreed to freeze the API on June 1.", ""),
+        ("I'm learning German for my exam on June 3.", ""),
+        ("I moved to Rome on March 1.", "2024-03-01"),
+    ],
+)
+def test_a_day_to_come_is_not_since_when_it_is_so(text: str, since: str) -> None:
+    assert [day(one.valid_from) for one in facts_in(text, said_at=WEDNESDAY)][0] == since
+
+
 def test_for_how_long_one_moves_is_not_since_when() -> None:
     assert day(only("I moved to Rome for a year.").valid_from) == ""
     assert day(only("I've lived in Rome for a year.").valid_from) == "2023-03-01"
