@@ -214,6 +214,22 @@ _ASKS_BEHIND: Final = re.compile(
     r"|anything)\b(?! means\b)",
     re.IGNORECASE,
 )
+_ASKING_ELSEWHERE: Final = (
+    r"(?:kannst|kann|können|könnte[nst]*|welche[nrms]?|was|wo|wann|wie|wer|warum|wieso|soll|darf|gibt es|hast du"
+    r"|haben sie|peux-tu|pouvez-vous|puis-je|est-ce que|quel(?:le)?s?|où|quand|comment|pourquoi|y a-t-il|puedes|puede"
+    r"|puedo|qué|cuál(?:es)?|dónde|cuándo|cómo|pode|posso|qual|quais|onde|puoi|può|quale|quali|dove|come posso|che cosa"
+    r"|cosa|kun je|kunt u|kan ik|welke?|wat|waar|wanneer|hoe|zijn er)\b"
+)
+# "Vivo en Lima, ¿no?" asks all of it.
+_OPENED: Final = re.compile(r"¿(?P<tag>(?:no|verdad|cierto|sí)\W*\Z)?", re.IGNORECASE)
+_ASKS_ELSEWHERE: Final = re.compile(
+    rf"[,;:–—] *(?:(?:und|aber|et|mais|y|pero|e|mas|ma|en|maar|also) )?{_ASKING_ELSEWHERE}", re.IGNORECASE
+)
+_ASKS_FIRST_ELSEWHERE: Final = re.compile(
+    r"\W*(?:(?:und|aber|et|mais|y|pero|e|mas|ma|en|maar|also|hallo|hola|bonjour|ciao|oi)[, ]+){0,2}"
+    rf"{_ASKING_ELSEWHERE}",
+    re.IGNORECASE,
+)
 # "I live in Rome, is that so?": what stands before it is what is asked.
 _TAG: Final = re.compile(
     r"\W*(?:(?:so|and|but) )?(?:is|are|am|was|do|does|did|have|has|can|will)(?:n't)?"
@@ -324,12 +340,21 @@ def _sentence(said: str, start: int, end: int) -> Sentence:
     elif found := _ASKS.search(part):
         asks = (start if _TAG.match(part, found.start()) else start + found.start(), end)
     elif _ASKED.search(part):
-        behind = _ASKS_BEHIND.search(part)
-        whole = behind is None or _ASKS_FIRST.match(part[: behind.start()]) or _TAG.match(part, behind.start())
-        asks = (start if whole or behind is None else start + behind.start(), end)
+        asks = (start + _asks_at(part), end)
     if asks[0] < end and (again := _STATES_AGAIN.search(said, asks[0], end)):
         asks = (asks[0], again.end())
     return Sentence(start, end, asks, bullet is not None)
+
+
+def _asks_at(part: str) -> int:
+    """Where the question of a sentence begins that ends as one: behind what it states, or where all of it begins."""
+    if opened := _OPENED.search(part):
+        return 0 if opened["tag"] else opened.start()
+    behind = _ASKS_BEHIND.search(part)
+    if behind is not None:
+        return 0 if _ASKS_FIRST.match(part[: behind.start()]) or _TAG.match(part, behind.start()) else behind.start()
+    other = _ASKS_ELSEWHERE.search(part)
+    return 0 if other is None or _ASKS_FIRST_ELSEWHERE.match(part) else other.start()
 
 
 def _lines(said: str) -> str:

@@ -863,7 +863,7 @@ def test_what_goes_on_with_something_else_stays(text: str, thing: str) -> None:
     ],
 )
 def test_a_day_to_come_is_not_since_when_it_is_so(text: str, since: str) -> None:
-    assert [day(one.valid_from) for one in facts_in(text, said_at=WEDNESDAY)][0] == since
+    assert day(facts_in(text, said_at=WEDNESDAY)[0].valid_from) == since
 
 
 def test_for_how_long_one_moves_is_not_since_when() -> None:
@@ -1947,4 +1947,39 @@ def test_a_tool_that_is_given_up_ends_and_the_one_in_its_place_is_used(
     ],
 )
 def test_what_is_dropped_otherwise_is_no_tool(text: str) -> None:
+    assert triples(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Ich wohne in Kiel, kannst du mir einen Arzt nennen?", ("lives_in", "kiel")),
+        ("Ich bin allergisch gegen Nüsse, welche Kuchen gehen?", ("allergic_to", "nüsse")),
+        ("J'habite à Lyon, est-ce que c'est cher ?", ("lives_in", "lyon")),
+        ("Vivo en Lima, ¿qué puedo ver?", ("lives_in", "lima")),
+        ("Moro em Braga, onde posso nadar?", ("lives_in", "braga")),
+        ("Abito a Torino, dove posso nuotare?", ("lives_in", "torino")),
+        ("Ik woon in Utrecht, waar kan ik zwemmen?", ("lives_in", "utrecht")),
+    ],
+)
+def test_what_a_sentence_states_before_it_asks_is_stated_in_other_languages(
+    text: str, expected: tuple[str, str]
+) -> None:
+    assert triples(text) == [("user", *expected)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Ich wohne in Kiel, oder?",
+        "J'habite à Lyon, n'est-ce pas ?",
+        "Vivo en Lima, no?",
+        "Vivo en Lima, ¿no?",
+        "¿Vivo en Lima, qué opinas?",
+        "Was meinst du, ich wohne in Kiel, welche Stadt ist das?",
+        "Wie kommt es, ich mag Kaffee, was sagst du?",
+        "Onde é que moro em Braga, qual rua?",
+    ],
+)
+def test_what_is_only_asked_in_other_languages_is_not_stated(text: str) -> None:
     assert triples(text) == []
