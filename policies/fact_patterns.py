@@ -40,7 +40,9 @@ TRIGGER: Final = re.compile(
 OPENS: Final = re.compile(
     r"(?:^|[,;:.!?()–—-]|\b(?:and|but|because|since|so|also|plus|well|yeah|yes|yep|no|nope|actually|btw|oh|hey|hi|hello|though|although"
     r"|considering|given|now|currently|remember|note|that|fyi|honestly|personally|basically|sorry|mean|y|und|et|aber|pero|mais|sure|then"
-    r"|lately|recently|especially|anyway|still|uh|um|uhm|erm|in (?:real life|reality|fact)|recuerda que|ten en cuenta que|n'oublie pas que))\s*$",
+    r"|lately|recently|especially|anyway|still|uh|um|uhm|erm|in (?:real life|reality|fact|general)"
+    r"|generally|usually|normally|nowadays|these days|at (?:work|home)"
+    r"|hallo|moin|hola|bonjour|salut|porque|car|denn|recuerda que|ten en cuenta que|n'oublie pas que))\s*$",
     re.IGNORECASE,
 )
 _TALE = (

@@ -1983,3 +1983,17 @@ def test_what_a_sentence_states_before_it_asks_is_stated_in_other_languages(
 )
 def test_what_is_only_asked_in_other_languages_is_not_stated(text: str) -> None:
     assert triples(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("In general I prefer tea.", ("prefers", "tea")),
+        ("Usually I prefer tea.", ("prefers", "tea")),
+        ("Hallo ich heiße Jana.", ("name", "jana")),
+        ("hola me llamo Lucía", ("name", "lucía")),
+        ("Bonjour je m'appelle Camille", ("name", "camille")),
+    ],
+)
+def test_a_greeting_or_how_often_it_is_so_may_open_a_statement(text: str, expected: tuple[str, str]) -> None:
+    assert triples(text) == [("user", *expected)]
