@@ -120,6 +120,7 @@ _WHO: Final = (
     _rule(rf"(?:{_IM}|I {_ADV}(?:work|working|got a job) as |{_IM}working as |my (?:new )?job is (?:being )?)(?:an? |the )(?P<o>[^,.;:!?()\n\"\ue000]{{1,90}})", "job", "{S} is {a o}.", "job", "one", importance=0.8),
     _rule(rf"(?:{_IM}|{_I}work as |{_IM}working as )(?:an? |the )(?:(?!{_OF_ANOTHER})[\w/&'-]{{1,30}} ){{0,3}}?(?!student|undergrad|graduate|volunteer){JOB} at (?:the )?{_DOTTED}", "works_at", "{S} works at {o}.", "employer", "one", importance=0.8),
     _rule(rf"(?:{_I}work|{_IM}working|I {_ADV}(?:started (?:working|a job|a new job))|I've been working) (?:at|for) {_DOTTED}", "works_at", "{S} works at {o}.", "employer", "one", importance=0.8),
+    _rule(rf"(?:I've|I have) {_ADV}worked (?:at|for) (?=[^.;!?\n]{{1,60}} since\b){_DOTTED}", "works_at", "{S} works at {o}.", "employer", "one", importance=0.8),
     _rule(rf"(?:I've|I have|we've|we have) {_ADV}(?:lived|been living) in {_DOTTED}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.7),
     _rule(rf"(?:I|we) {_ADV}(?:live|reside) in {_DOTTED}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.8),
     _rule(rf"{_IM}(?:living|based|located|residing) in {_DOTTED}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.8),
@@ -248,6 +249,7 @@ _TURNS: Final = (
     _rule(rf"I {_ADV}(?:quit|gave up|given up|stopped playing|no longer play) (?:the )?(?P<o>{INSTRUMENTS})\b", "plays", "{S} no longer plays {o}.", "exact", "ended"),
     _rule(rf"I {_ADV}broke up with (?:my (?:girlfriend|boyfriend|partner|ex)?,? ?)?(?P<o>[A-Z][\w'-]{{1,20}}|my (?:girlfriend|boyfriend|partner))", "partner_name", "{S} is no longer together with {o}.", "exact", "ended", "one", importance=0.8),
     _rule(rf"(?:I|we|I've|we've) {_ADV}(?:decided|agreed|chosen|opted|resolved|settled) (?P<o>(?:to|on|against|for|not to) [^.;:!?()\n\"\ue000]{{3,110}})", "decided", "{S} decided {o}.", "clause", "decision", importance=0.65),
+    _rule(rf"I {_ADV}use (?P<o>{_TOOL}|(?-i:[A-Z])[\w+#.-]*\w(?: (?-i:[A-Z])[\w+#-]*){{0,2}})(?! v?\d|(?:'s)? [a-z]+ing\b)", "uses", "{S} uses {o}.", "phrase"),
     _rule(rf"(?:I'm|I am|we're|we are) {_ADV}going with (?P<o>{_TOOL}|(?-i:[A-Z])[\w+#.-]*\w(?= (?:after all|instead)\b))", "chose", "{S} chose {o}.", "choice", "decision", importance=0.65),
     _rule(rf"(?:I|we|I've|we've) {_ADV}(?:chose|chosen|picked(?! up| out)|went with|going with|gone with|settled on) {_RUN}", "chose", "{S} chose {o}.", "choice", "decision", importance=0.65),
 )  # fmt: skip

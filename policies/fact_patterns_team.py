@@ -54,9 +54,9 @@ _RELATIONS: Final = (
     (re.compile(r"(?:is|are) ", re.I), "located_at", "one"),
 )
 _WE: Final = re.compile(
-    r"(?:^|[,;:–—]|\b(?:and|but|because|since|so|that|also|remember|note))\s*(?P<w>(?:in|on) (?:our"
+    r"(?:^|[,;:–—]|\b(?:and|but|because|since|so|that|also|remember|note))\s*(?P<w>(?:in|on|for) (?:our"
     r"|this) (?:team|project|repo|codebase|company),? )?we (?P<n>(?:don't|do not|never) )?"
-    r"(?P<a>always |only |usually |generally |currently |all )?(?P<v>use|name|prefix|write|indent|format"
+    r"(?P<a>always |only |usually |generally |currently |now |also |mostly |all )?(?P<v>use|name|prefix|write|indent|format"
     r"|squash|commit|deploy|ship|store|log|tag|version|document|test|review|merge|rebase|pin|run)"
     r" (?!(?:out of|into|late|low on|short of|away|along|every|positive|negative|names|up"
     r"|our (?:son|daughter|baby|dog|cat|hands))\b)(?!(?<=use )to\b)"
@@ -69,7 +69,8 @@ _ORDER: Final = re.compile(
     r"(?P<v>include|use|format|provide|show|give|answer|write|respond|reply|call|keep|add|mention|start"
     r"|end|cite|explain|convert|translate|avoid|ask|tell|refer|list"
     r"|make|put|check|assume|suggest|recommend|present|specify|highlight|break|summari[sz]e|offer|name"
-    r"|commit|push|deploy|merge|run|test|indent|prefix|log|store|remind|send|consider|describe|be)\b"
+    r"|commit|push|force-push|squash|rebase|deploy|merge|run|test|indent|prefix|log|store|remind|send|consider|describe|be"
+    r"|touch|edit|delete|remove|skip|restart|reboot|escalate|sign|quote|link|return|comment|pin|release|tag|review|approve)\b"
     r"(?P<o>[^\n\ue000]{2,240})",
     re.IGNORECASE,
 )
@@ -92,6 +93,11 @@ _ORDER_ELSEWHERE: Final = re.compile(
     rf"(?:{_FROM_NOW},? (?:(?:bitte|por favor,?|{_EVER}) ){{0,2}}(?:{_BID}\b|auf \w+|e[nm] \w+|in (?:het )?\w+)"
     rf"|(?:{_EVER} |ne |n')?{_BID}(?:[- ][\w']+){{0,3}}? {_EVER}\b|nunca (?:uses|utilices|escribas|respondas|use)\b)"
     r"(?![^\n]{0,240}[?？])",
+    re.IGNORECASE,
+)
+# "Decision: we use Kafka for events."
+_DECISION: Final = re.compile(
+    r"\W{0,3}(?:decision|decided|agreed|entscheidung|décision|decisión|decisão|decisione|besluit)\W{0,3}: *(?P<o>[^\n\ue000?]{3,200})",
     re.IGNORECASE,
 )
 _USING: Final = re.compile(
@@ -143,6 +149,7 @@ def told(said: str, start: int, end: int) -> Iterator[Told]:
     yield from _topology(said, start, end)
     yield from _versions(said, start, end)
     yield from _conventions(said, start, end)
+    yield from _decisions(said, start, end)
     yield from _corrections(said, start, end)
     yield from _favourites(said, start, end)
 
@@ -265,7 +272,7 @@ def _conventions(said: str, start: int, end: int) -> Iterator[Told]:
         if negated and found["a"]:  # "we don't always use tabs"
             continue
         verb = found["v"].casefold()
-        often = (found["a"] or "").lower().replace("all ", "")
+        often = (found["a"] or "").lower().replace("all ", "").replace("also ", "")
         says = f"{{P}} team {f'does not {verb}' if negated else often + _third(verb)} {chosen}."
         by_means = verb != "use" and bare.casefold().startswith("with ")
         predicate = "uses" if verb == "use" else f"convention_{verb}{'_with' * by_means}"
@@ -279,6 +286,17 @@ def _conventions(said: str, start: int, end: int) -> Iterator[Told]:
             "one" if by_means and not negated else "many",
             negated=negated,
             importance=0.7,
+        )
+
+
+def _decisions(said: str, start: int, end: int) -> Iterator[Told]:
+    """What somebody writes down as decided."""
+    found = _DECISION.match(said, start, end)
+    chosen = found["o"].strip(" .!") if found else ""
+    if found and " " in chosen:
+        span = (found.start("o"), found.start("o") + len(chosen))
+        yield Told(
+            "user", "decided", as_object(chosen), f"{{S}} decided: “{chosen}”", span, "decision", importance=0.65
         )
 
 

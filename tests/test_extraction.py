@@ -1997,3 +1997,35 @@ def test_what_is_only_asked_in_other_languages_is_not_stated(text: str) -> None:
 )
 def test_a_greeting_or_how_often_it_is_so_may_open_a_statement(text: str, expected: tuple[str, str]) -> None:
     assert triples(text) == [("user", *expected)]
+
+
+@pytest.mark.parametrize(
+    ("text", "key"),
+    [
+        ("Decision: events go through Kafka.", ("user", "decided", "events go through kafka")),
+        ("For this project we indent with tabs.", ("team", "convention_indent_with", "tabs")),
+        ("Also we now use feature flags (Unleash).", ("team", "uses", "feature flags")),
+        ("I use Neovim, my colleague uses Emacs.", ("user", "uses", "neovim")),
+        ("I've worked at Sonos since 2019.", ("user", "works_at", "sonos")),
+    ],
+)
+def test_what_is_decided_and_used_is_learnt(text: str, key: tuple[str, str, str]) -> None:
+    assert triples(text) == [key]
+
+
+def test_never_is_an_order_of_a_developer_too() -> None:
+    assert only("Never force-push to main, and always squash.").predicate == "instruction"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Decision: which one?",
+        "I use it.",
+        "I use your idea.",
+        "I've worked at Google.",
+        "I've worked at Google and Meta.",
+    ],
+)
+def test_a_question_a_pointer_and_what_was_are_nothing_decided_or_used(text: str) -> None:
+    assert triples(text) == []
