@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from policies.fact import Cardinality
+from policies.fact_patterns_elsewhere import LANGUAGES
 from policies.fact_patterns_words import ANAPHORS, AT_PRESENT, KIN_MANY, KIN_ONE, as_object, normalised, word_set
 from policies.fact_rule import Told
 
@@ -56,8 +57,8 @@ _RELATIONS: Final = (
 _WE: Final = re.compile(
     r"(?:^|[,;:–—]|\b(?:and|but|because|since|so|that|also|remember|note))\s*(?P<w>(?:in|on|for) (?:our"
     r"|this) (?:team|project|repo|codebase|company),? )?we (?P<n>(?:don't|do not|never) )?"
-    r"(?P<a>always |only |usually |generally |currently |now |also |mostly |all )?(?P<v>use|name|prefix|write|indent|format"
-    r"|squash|commit|deploy|ship|store|log|tag|version|document|test|review|merge|rebase|pin|run)"
+    r"(?P<a>always |only |usually |generally |currently |now |also |mostly |all )?(?P<v>use|name|prefix|write|indent"
+    r"|format|squash|commit|deploy|ship|store|log|tag|version|document|test|review|merge|rebase|pin|run)"
     r" (?!(?:out of|into|late|low on|short of|away|along|every|positive|negative|names|up"
     r"|our (?:son|daughter|baby|dog|cat|hands))\b)(?!(?<=use )to\b)"
     r"(?P<o>[^,.;:!?()\n\"\ue000]{2,80}(?:\.\w[^,.;:!?()\n\"\ue000]{0,40}){0,3})",
@@ -66,7 +67,7 @@ _WE: Final = re.compile(
 _ORDER: Final = re.compile(
     r"\W{0,3}(?:please,? )?(?:(?:from now on|going forward|in (?:the )?future),? (?:please )?(?:always "
     r"|never |don't )?|(?:remember to )?(?:always|never) |don't ever )"
-    r"(?P<v>include|use|format|provide|show|give|answer|write|respond|reply|call|keep|add|mention|start"
+    r"(?P<v>no|only|include|use|format|provide|show|give|answer|write|respond|reply|call|keep|add|mention|start"
     r"|end|cite|explain|convert|translate|avoid|ask|tell|refer|list"
     r"|make|put|check|assume|suggest|recommend|present|specify|highlight|break|summari[sz]e|offer|name"
     r"|commit|push|force-push|squash|rebase|deploy|merge|run|test|indent|prefix|log|store|remind|send|consider|describe|be"
@@ -83,21 +84,24 @@ _FROM_NOW: Final = (
 _BID: Final = (
     r"(?:antworten?|schreib(?:en?)?|erklär(?:en?)?|nenn(?:en?)?|verwenden?|benutz(?:en?)?|nutz(?:en?)?|gib|zeig(?:en?)?|sprich|duz(?:en?)?"
     r"|siez(?:en?)?|répond(?:s|ez)|écri(?:s|vez)|utilise[sz]?|donne[sz]?|explique[sz]?|parle[sz]?|appelle[sz]?|tutoie[sz]?|vouvoie[sz]?"
-    r"|respond[ae](?:me)?|respóndeme|contesta(?:me)?|contéstame|escrib[ae]|escríbeme|us[ae]s?|utili[cz][ae]s?|habla(?:me)?|háblame|llámame"
-    r"|explica(?:me)?|escrev[ae]|fal[ae]|explique|rispondi(?:mi)?|scrivi(?:mi)?|parla(?:mi)?|chiamami|spiega(?:mi)?"
+    r"|respond[ae](?:me)?|respóndeme|contesta(?:me)?|contéstame|escrib[ae]|escríbeme|us[ae]s?|utili[cz][ae]s?|habla(?:me)?"
+    r"|háblame|llámame|explica(?:me)?|escrev[ae]|fal[ae]|explique|rispondi(?:mi)?|scrivi(?:mi)?|parla(?:mi)?|chiamami|spiega(?:mi)?"
     r"|antwoord|schrijf|gebruik|noem|spreek|geef)"
 )
 _EVER: Final = r"(?:immer|stets|nie(?:mals)?|toujours|jamais|siempre|nunca|sempre|mai|altijd|nooit)"
+_PLEASE: Final = r"(?:bitte|graag|por favor,?|s'il (?:te|vous) pla[iî]t,?|per favore,?)"
 _ORDER_ELSEWHERE: Final = re.compile(
     r"\W{0,3}(?:(?:merk dir|bitte|por favor|s'il (?:te|vous) pla[iî]t|per favore|alsjeblieft)(?: bitte)?[,: ]+){0,2}"
-    rf"(?:{_FROM_NOW},? (?:(?:bitte|por favor,?|{_EVER}) ){{0,2}}(?:{_BID}\b|auf \w+|e[nm] \w+|in (?:het )?\w+)"
+    rf"(?:{_FROM_NOW},? (?:(?:{_PLEASE}|{_EVER}) ){{0,2}}(?:{_BID}\b|(?:auf|e[nm]|in(?: het)?) (?:{LANGUAGES})\b)"
+    rf"|{_FROM_NOW},? {_PLEASE} \w+"
     rf"|(?:{_EVER} |ne |n')?{_BID}(?:[- ][\w']+){{0,3}}? {_EVER}\b|nunca (?:uses|utilices|escribas|respondas|use)\b)"
     r"(?![^\n]{0,240}[?？])",
     re.IGNORECASE,
 )
 # "Decision: we use Kafka for events."
 _DECISION: Final = re.compile(
-    r"\W{0,3}(?:decision|decided|agreed|entscheidung|décision|decisión|decisão|decisione|besluit)\W{0,3}: *(?P<o>[^\n\ue000?]{3,200})",
+    r"\W{0,3}(?:decision|decided|agreed|entscheidung|décision|decisión|decisão|decisione|besluit)\W{0,3}: *"
+    r"(?P<o>[^\n\ue000?]{3,200})",
     re.IGNORECASE,
 )
 _USING: Final = re.compile(

@@ -119,7 +119,7 @@ def test_since_when_and_until_when_is_read(text: str, since: str, until: str) ->
     [
         "Antworte mir bitte immer auf Deutsch.", "Merk dir bitte: antworte immer auf Deutsch.", "Ab jetzt bitte auf Deutsch.", "Réponds toujours en français.", "N'utilise jamais d'emojis.",
         "À partir de maintenant, réponds toujours en français.", "De ahora en adelante respóndeme siempre en español.", "Nunca uses emojis.", "A partir de agora, responda sempre em português.",
-        "D'ora in poi rispondi sempre in italiano.", "Antwoord voortaan altijd in het Nederlands.", "Vanaf nu in het Nederlands.",
+        "D'ora in poi rispondi sempre in italiano.", "Antwoord voortaan altijd in het Nederlands.", "Vanaf nu in het Nederlands.", "Vanaf nu graag korte antwoorden.", "From now on no bullet points.",
     ],
 )  # fmt: skip
 def test_an_instruction_is_quoted_as_it_was_given(text: str) -> None:
