@@ -16,6 +16,15 @@ ENDS: Final = ".!?…؟۔։።፧।॥။។"
 ENDS_ALONE: Final = "。！？"
 """What ends one whatever stands behind it."""
 _SENTENCE_END: Final = re.compile(rf"(?<=[{ENDS}])\s+|(?<=[{ENDS_ALONE}])|\n+")
+# A dot that ends none: of "Mr. Lee", "St. Louis", "z.B. so"; of "5. Mai".
+_GOES_ON: Final = re.compile(
+    r"(?:\b(?:Mr|Mrs|Ms|Dr|Prof|St|Hr|Mme|Mlle|Sra?|Srta|Dra|Nr|vs|approx|bzw|ca)"
+    r"|\b[eE]\.g|\b[iI]\.e|\bz\. ?B|\bd\. ?h)\.\Z"
+)
+_OF_A_DAY: Final = re.compile(
+    r"(?<=\d\.) (?:Januar|Jänner|Februar|Feber|März|April|Mai|Juni|Juli|August|September|Oktober|November|Dezember)\b"
+)
+_ABBREVIATION_CHARS: Final = 8
 CHARS_MAX: Final = 300
 
 
@@ -25,10 +34,23 @@ def sentence_spans(text: str, start: int = 0, end: int | None = None) -> list[tu
     spans: list[tuple[int, int]] = []
     at = start
     for match in _SENTENCE_END.finditer(text, start, stop):
+        if _goes_on(text, match):
+            continue
         _add(text, at, match.start(), spans)
         at = match.end()
     _add(text, at, stop, spans)
     return spans
+
+
+def _goes_on(text: str, end: re.Match[str]) -> bool:
+    """Whether what looks like a sentence's end is none."""
+    at = end.start()
+    if text[at - 1 : at] != "." or "\n" in end[0]:
+        return False
+    return (
+        _GOES_ON.search(text[max(0, at - _ABBREVIATION_CHARS) : at]) is not None
+        or _OF_A_DAY.match(text, at) is not None
+    )
 
 
 def _add(text: str, start: int, end: int, spans: list[tuple[int, int]]) -> None:

@@ -88,3 +88,19 @@ def test_any_text_gives_its_own_words_and_no_more(text: str, start: int, chars_m
     for piece in short.split("…"):
         assert piece.strip() in text or "…" in text
     assert len(short) <= 2 * chars_max + 8
+
+
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("Our accountant is Mr. Peeters. We like him.", ["Our accountant is Mr. Peeters.", "We like him."]),
+        ("I work at St. Mary's, e.g. on Mondays. Then home.", ["I work at St. Mary's, e.g. on Mondays.", "Then home."]),
+        ("Mein Termin ist am 5. Mai. Bis dann.", ["Mein Termin ist am 5. Mai.", "Bis dann."]),
+        ("I have 5. Maybe six.", ["I have 5.", "Maybe six."]),
+        ("It took 5 ms. Then it ended.", ["It took 5 ms.", "Then it ended."]),
+        ("Ask the Dr.\nThen go.", ["Ask the Dr.", "Then go."]),
+    ],
+)
+def test_a_title_and_a_day_end_no_sentence(text: str, sentences: list[str]) -> None:
+    """Summaries and episodes told "Our accountant is Mr." and "Mein Termin ist am 5."."""
+    assert [text[start:end] for start, end in sentence_spans(text)] == sentences
