@@ -62,7 +62,10 @@ _NO_NAMES: Final = _STOPWORDS | frozenset(_CALENDAR_TEXT.split())
 # Too short for topics, or of their words: what a sentence may begin with before a name, and no name does.
 _BEFORE_NAMES_TEXT: Final = """
     In On At By To Of As If Is My No We It Hi Dear Near Against Upon Onto Around Across Behind Beyond Despite Unlike
-    Neither Visit Meet Im Am Zu Er Es Wann À Au Aux En Et Je Il Chez Sous Desde"""
+    Neither Visit Meet Hallo Hola Enchanté Enchantée Bonjour Bonsoir Salut Coucou Ciao Salve Buongiorno Buonasera Oi Olá
+    Hoi Goedemiddag Hej Moin Servus Cześć Merhaba Привет Здравствуйте Привіт Lieber Liebe Chère Querida Querido Noted
+    Danke Merci Gracias Grazie Obrigado Obrigada Bedankt Im Am Zu Er Es Wann À Au Aux En Et Je Il Chez Sous Desde"""
+_TITLES: Final = frozenset(("Mr", "Mrs", "Ms", "Dr", "Prof", "St"))
 _BEFORE_NAMES: Final = frozenset(_BEFORE_NAMES_TEXT.split())
 _PRONOUNS: Final = frozenset(("I", "I'm", "I've", "I'll", "I'd", "I’m", "I’ve", "I’ll", "I’d"))
 _PHRASE_MIN: Final = 2
@@ -162,7 +165,7 @@ def _names(text: str) -> Iterator[tuple[str, bool]]:
             while words and (words[0].casefold() in _NO_NAMES or words[0] in _BEFORE_NAMES):
                 before, words, at_start = f"{words[0]} ", words[1:], False
             name = " ".join(words)[:ITEM_CHARS_MAX]
-            if len(name) > 1:
+            if len(name) > 1 and name not in _TITLES:
                 is_noun = german and not name.isupper() and _OF_NOUNS.search(before) is not None
                 yield name, (at_start or is_noun) and len(words) == 1
 

@@ -252,6 +252,12 @@ def test_a_short_word_before_a_name_is_no_part_of_it() -> None:
     assert set(entities_of(talk(("user", text)))) == named
 
 
+def test_a_greeting_is_no_part_of_a_name_and_a_title_none() -> None:
+    text = "Hallo Jana! Enchanté Camille, Hola Lucía. Oi Rafael. Noted Paulo. We met Mr. Adeyemi at St. Mary in Rome."
+    named = {"Jana", "Camille", "Lucía", "Rafael", "Paulo", "Adeyemi", "Mary", "Rome"}
+    assert set(entities_of(talk(("assistant", text)))) == named
+
+
 def test_names_and_words_are_whole_in_any_script() -> None:
     text = "We bought the ŠKODA from Łukasz Żak in Łódź. Then we met Иван Петров there."
     assert set(entities_of(talk(("user", text)))) == {"ŠKODA", "Łukasz Żak", "Łódź", "Иван Петров"}
