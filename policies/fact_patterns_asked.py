@@ -27,7 +27,7 @@ _ASKED: Final = re.compile(
     r"|(?:merk dir|merken sie sich|denk(?:e|en sie)? daran|vergiss (?:bitte )?nicht)(?: bitte)?(?:, dass|:) (?=(?:ich|wir|mein\w*|unser\w*)\b)"
     r"|(?:souviens-toi|n'oublie pas|retiens|note)(?: bien)?(?: que| :|:) ?(?=(?:je|j'|mon|ma|mes|nous|notre|nos)\b)"
     r"|(?:recuerda|acuérdate de|ten en cuenta|no olvides)(?: que|:) (?=(?:yo|mis?|nuestr\w+|soy|tengo|estoy|vivo|trabajo|uso|usamos|me|nos|no|nunca)\b)"
-    r"|(?:lembr[ae](?:-te)?(?: de)?|não (?:te )?esqueça?s?)(?: que|:) (?=(?:eu|meus?|minhas?|sou|tenho|moro|trabalho|uso|nós|nosso)\b)"
+    r"|(?:lembr[ae](?:-te)?(?: de)?|não (?:te )?esqueça?s?)(?: que|:) (?=(?:[oa]s? )?(?:eu|meus?|minhas?|sou|tenho|moro|trabalho|uso|nós|nosso)\b)"
     r"|(?:ricorda(?:ti)?|non dimenticare)(?: che|:) (?=(?:io|il mio|la mia|i miei|le mie|mi[oa]|sono|ho|abito|lavoro|uso|noi)\b)"
     r"|(?:onthoud|vergeet niet)(?: dat|:) (?=(?:ik|mijn|wij|we|onze?)\b))",
     re.IGNORECASE,

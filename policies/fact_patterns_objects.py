@@ -257,7 +257,7 @@ def _employer(said: str, at: Range) -> list[Range]:
     text = said[cut[0] : cut[1]]
     if _CAPITAL.match(text):
         return _place(said, at)
-    return [cut] if _COMPANIES.match(text) else []
+    return [cut] if _COMPANIES.match(text) and not ANAPHORS.search(text) else []
 
 
 def _job(said: str, at: Range) -> list[Range]:

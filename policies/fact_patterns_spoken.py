@@ -24,7 +24,7 @@ _AGAIN: Final = r"\b(?P<again>(?:i|my|the|an?|in|at|on|to|is|we|he|she|and|so|fo
 _SHORT: Final = (
     r"\b(?:(?P<im>im)(?= (?:from|in|an?|allergic|vegan|vegetarian|not|living|based|married|learning|working|studying|really"
     r"|(?-i:single|the)|\d{1,2}(?= *(?:[,!.](?!\d)|$|years\b|yrs\b|yo\b|and\b|btw\b|now\b)))(?![\w-]))"
-    r"|(?P<ive>ive)(?= (?:got|been|lived|worked|moved|always|never)\b)|(?P<dont>dont)(?= (?:like|eat|drink|have|live|work|use|want)\b)"
+    r"|(?P<ive>ive)(?= (?:got|been|lived|worked|moved|always|never)\b)|(?P<dont>dont)(?= (?:like|eat|drink|have|live|work|use|want|forget)\b)"
     r"|(?P<cant>cant)(?= (?:stand|eat|have)\b))"
 )
 _FOUND: Final = re.compile(rf"{_AGAIN}|{_HESITATES}|{_SHORT}", re.IGNORECASE)

@@ -218,7 +218,7 @@ JOB: Final = (
     "|landlord|student|undergrad|undergraduate|graduate|postdoc|intern|apprentice|volunteer|podcaster|streamer"
     "|youtuber|influencer|sre|dba|sysadmin|tester|marketer|strategist|planner|coordinator|supervisor|stylist"
     "|social worker|homemaker|housewife|stay-at-home (?:mom|dad)|colorist|screenwriter|playwright|zoologist"
-    "|counsel|lead|midwife|dispatcher|caregiver|bookkeeper|hygienist)"
+    "|counsel|lead|gp|midwife|dispatcher|caregiver|bookkeeper|hygienist)"
 )
 JOBS: Final = re.compile(rf"(?:^|[ -]){JOB}$", re.IGNORECASE)
 

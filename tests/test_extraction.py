@@ -1799,7 +1799,7 @@ def test_what_is_so_in_real_life_is_stated() -> None:
         ("Merk dir bitte, dass mein Spind neben der Sauna ist.", "mein Spind neben der Sauna ist"),
         ("N'oublie pas que mon vélo est au garage.", "mon vélo est au garage"),
         ("Recuerda que mi taquilla es la cuarenta.", "mi taquilla es la cuarenta"),
-        ("Lembra que meu carro está na oficina.", "meu carro está na oficina"),
+        ("Não te esqueças que a minha avó faz anos em maio.", "a minha avó faz anos em maio"),
         ("Ricordati che la mia bici è in cantina.", "la mia bici è in cantina"),
         ("Onthoud dat mijn fiets in de kelder staat.", "mijn fiets in de kelder staat"),
     ],
@@ -1885,6 +1885,11 @@ def test_endless_hesitation_ends(part: str) -> None:
         "My reply: Dear Tom, my name is Bob and I live in Rome.",
         "I, the undersigned, Maria Gomez, hereby declare that I live in Toledo and my income is $40,000.",
         "Hiermit erkläre ich: ich wohne in Essen.",
+        "Complétez: Je m'appelle Paul et j'ai 12 ans.",
+        "I, John Doe, certify that my income is $90,000.",
+        "Motivationsschreiben für Lena Vogt: Ich bin 17 Jahre alt und wohne in Gera. Ich liebe Tiere.",
+        "Cover letter: I have 8 years of experience and I love fintech.",
+        "I've been working at the same bank.",
     ],
 )
 def test_what_another_says_an_exercise_and_an_oath_are_nobodys_statement(text: str) -> None:
