@@ -90,6 +90,8 @@ _NEXT_CLAUSE: Final = re.compile(
     re.IGNORECASE,
 )
 _LEAD: Final = re.compile(r"\W*(?:(?:and|but|so|y|et|und)\s+)?(?P<when>[^,;:.!?()\n]{1,60}),\s*", re.IGNORECASE)
+# "Since 2019 I work at Google, …": a clause of its own.
+_STATES: Final = re.compile(r"\b(?:I|we|ich|wir|je|nous|yo|eu|io|ik|wij)\b|\bj'", re.IGNORECASE)
 _SAYS_WHEN: Final = re.compile(
     r"(?:until|till|through|up to|since|as of|from|starting|beginning|effective|for|in|next|last|tomorrow|yesterday)\b",
     re.IGNORECASE,
@@ -251,7 +253,9 @@ def _as_denied(says: str, clause: str) -> str:
 def _lead(said: str, start: int, sentence: Sentence) -> str:
     """The words that open a sentence and say when what is stated behind them holds: "Until June, I live in Rome"."""
     lead = _LEAD.fullmatch(said, sentence.start, start)
-    return f"{lead['when']} " if lead and _SAYS_WHEN.match(in_english(lead["when"])) else ""
+    if lead is None or _STATES.search(lead["when"]):
+        return ""
+    return f"{lead['when']} " if _SAYS_WHEN.match(in_english(lead["when"])) else ""
 
 
 def _clause(said: str, start: int, end: int, sentence: Sentence) -> str:

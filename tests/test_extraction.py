@@ -866,6 +866,14 @@ def test_a_day_to_come_is_not_since_when_it_is_so(text: str, since: str) -> None
     assert day(facts_in(text, said_at=WEDNESDAY)[0].valid_from) == since
 
 
+@pytest.mark.parametrize(
+    "text", ["Since 2019 I work at Google, I live in Rome.", "Seit 2019 arbeite ich bei Siemens, ich wohne in Rom."]
+)
+def test_since_when_one_thing_is_so_is_not_since_when_the_next_is(text: str) -> None:
+    (home,) = [one for one in facts_in(text, said_at=WEDNESDAY) if one.predicate == "lives_in"]
+    assert home.valid_from is None
+
+
 def test_for_how_long_one_moves_is_not_since_when() -> None:
     assert day(only("I moved to Rome for a year.").valid_from) == ""
     assert day(only("I've lived in Rome for a year.").valid_from) == "2023-03-01"
