@@ -464,10 +464,18 @@ BY_ID = (
     "turns_withheld",
     "turns_not_told",
     "turns_to_erase",
+    "turns_missing",
+    "open_windows_of",
+    "versions_by_number",
+    "versions_without_vectors",
+    "chains_known",
+    "siblings",
+    "memories_made_anew",
 )
 OF_A_SCOPE = re.compile(
-    r"(_of_scope|_recent|_changed|_in_order|_scope|content_key|turns_chain) on (turns|derivations|memories|memory_[ev])"
-    r"|Hash|Seq Scan on (turns|derivations|memories|memory_[ev])"
+    r"(_of_scope|_recent|_changed|_in_order|_scope|content_key|turns_chain|turns_(line|source)) on "
+    r"(turns|derivations|memories|memory_[ev])"
+    r"|Hash |Seq Scan on (turns|derivations|memories|memory_[ev])"
 )
 
 
@@ -508,7 +516,9 @@ async def test_what_is_asked_for_by_ids_is_looked_up_where_one_of_many_scopes_ho
         async with made.database.transaction(made.tenant, [scope_id], read_only=True) as tx:
             for name in BY_ID:
                 query = made.database.queries[name].of_table(postgres.embeddings)
-                asked = [made.tenant, ids, [1] * len(ids)][: len(query.types)]
+                of = {"int4[]": [1] * 200, "int8": 33, "uuid[]": [], "bytea[]": [one.bytes for one in ids]}
+                of |= {"timestamptz[]": [T0] * 200, "timestamptz": T0}
+                asked = [made.tenant, ids, *(of[kind] for kind in query.types[2:])]
                 plan = await tx.fetch(replace(query, sql=f"EXPLAIN {query.sql}"), *asked)
                 found[name] = [row[0] for row in plan]
     assert not [(name, line) for name, plan in found.items() for line in plan if OF_A_SCOPE.search(line)]

@@ -259,27 +259,40 @@ FROM memories
 WHERE tenant_id = $1 AND memory_id = $3 AND scope_id = $2;
 
 -- name: labels_to_erase
--- How these memories and turns are labelled now, and, without ids, what these sessions hold of each label.
+-- How these memories and turns are labelled now, and, without ids, what these sessions hold of each label. Each is looked up
+-- by itself: else all of a scope that seemed to hold next to nothing is gone through.
 -- $1 tenant uuid, $2 ids uuid[], $3 session_ids uuid[]
 -- Uses: memories_pkey, memory_versions_pkey, turns_pkey, memories_of_session, turns_siblings. Rows: kind, item_id,
 -- sensitivity, session_id.
 SELECT 'memory' AS kind, m.memory_id AS item_id, v.sensitivity, m.session_id
-FROM memories m
-JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = m.memory_id AND v.version = m.version
-WHERE m.tenant_id = $1 AND m.memory_id = ANY ($2)
+FROM unnest($2::uuid[]) AS w (id)
+CROSS JOIN LATERAL (
+    SELECT memory_id, version, session_id FROM memories WHERE tenant_id = $1 AND memory_id = w.id LIMIT 1) m
+CROSS JOIN LATERAL (
+    SELECT sensitivity
+    FROM memory_versions
+    WHERE tenant_id = $1 AND memory_id = m.memory_id AND version = m.version
+    LIMIT 1) v
 UNION ALL
-SELECT 'turn', event_id, sensitivity, session_id
-FROM turns
-WHERE tenant_id = $1 AND event_id = ANY ($2)
+SELECT 'turn', t.event_id, t.sensitivity, t.session_id
+FROM unnest($2::uuid[]) AS w (id)
+CROSS JOIN LATERAL (
+    SELECT event_id, sensitivity, session_id FROM turns WHERE tenant_id = $1 AND event_id = w.id LIMIT 1) t
 UNION ALL
 SELECT DISTINCT 'memory', NULL::uuid, v.sensitivity, m.session_id
-FROM memories m
-JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = m.memory_id AND v.version = m.version
-WHERE m.tenant_id = $1 AND m.session_id = ANY ($3)
+FROM unnest($3::uuid[]) AS w (session_id)
+CROSS JOIN LATERAL (
+    SELECT memory_id, version, session_id FROM memories WHERE tenant_id = $1 AND session_id = w.session_id OFFSET 0) m
+CROSS JOIN LATERAL (
+    SELECT sensitivity
+    FROM memory_versions
+    WHERE tenant_id = $1 AND memory_id = m.memory_id AND version = m.version
+    LIMIT 1) v
 UNION ALL
-SELECT DISTINCT 'turn', NULL::uuid, sensitivity, session_id
-FROM turns
-WHERE tenant_id = $1 AND session_id = ANY ($3);
+SELECT DISTINCT 'turn', NULL::uuid, t.sensitivity, t.session_id
+FROM unnest($3::uuid[]) AS w (session_id)
+CROSS JOIN LATERAL (
+    SELECT sensitivity, session_id FROM turns WHERE tenant_id = $1 AND session_id = w.session_id OFFSET 0) t;
 
 -- name: turns_to_erase
 -- These turns, with their words. Each is looked up by itself: else all of a scope that seemed to hold next to nothing were
@@ -768,13 +781,13 @@ WHERE tenant_id = $1 AND event_id = ANY ($2)
 ORDER BY session_id, seq;
 
 -- name: turns_missing
--- Those of these turns that are not there any more.
+-- Those of these turns that are not there any more. Each is looked up by itself: joined, every turn of whoever has a hundred
+-- thousand was held against each.
 -- $1 tenant uuid, $2 event_ids uuid[]
 -- Uses: turns_pkey. Rows: event_id.
 SELECT w.event_id
 FROM unnest($2::uuid[]) AS w (event_id)
-LEFT JOIN turns t ON t.tenant_id = $1 AND t.event_id = w.event_id
-WHERE t.event_id IS NULL
+WHERE NOT EXISTS (SELECT FROM turns WHERE tenant_id = $1 AND event_id = w.event_id OFFSET 0)
 LIMIT 1;
 
 -- ---------------------------------------------------------------- the probe

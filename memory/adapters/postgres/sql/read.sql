@@ -306,12 +306,17 @@ ORDER BY e.arrived_at, e.exchange_id
 LIMIT 1;
 
 -- name: ledger_of_session
--- What the ledger has at these places of a conversation; nothing for a place that it does not know.
+-- What the ledger has at these places of a conversation; nothing for a place that it does not know. Each is looked up by
+-- itself: else the whole ledger of whoever has thousands of conversations is read.
 -- $1 tenant uuid, $2 scope_id int8, $3 session_id uuid, $4 chains bytea[]
 -- Uses: ledger_pkey. Rows: chain, placed_sealed, withdrawn.
-SELECT chain, placed_sealed, withdrawn_at IS NOT NULL AS withdrawn
-FROM ledger
-WHERE tenant_id = $1 AND session_id = $3 AND scope_id = $2 AND chain = ANY ($4);
+SELECT l.chain, l.placed_sealed, l.withdrawn_at IS NOT NULL AS withdrawn
+FROM unnest($4::bytea[]) AS w (chain)
+CROSS JOIN LATERAL (
+    SELECT chain, placed_sealed, withdrawn_at
+    FROM ledger
+    WHERE tenant_id = $1 AND session_id = $3 AND chain = w.chain AND scope_id = $2
+    LIMIT 1) l;
 
 -- name: rolling_summary
 -- The rolling summary of a session, where it has one that a prompt may get.

@@ -7,12 +7,16 @@ FROM turns
 WHERE tenant_id = $1 AND event_id = $2;
 
 -- name: versions_by_number
--- These versions with their labels and texts.
+-- These versions with their labels and texts. Each is looked up by itself, as their windows are.
 -- $1 tenant uuid, $2 memory_ids uuid[], $3 versions int4[]
 -- Uses: memory_versions_pkey. Rows: memory_id, version, scope_id, sensitivity, content, attributes, cleaned_by.
 SELECT v.memory_id, v.version, v.scope_id, v.sensitivity, v.content, v.attributes, v.cleaned_by
 FROM unnest($2::uuid[], $3::int4[]) AS w (memory_id, version)
-JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = w.memory_id AND v.version = w.version;
+CROSS JOIN LATERAL (
+    SELECT memory_id, version, scope_id, sensitivity, content, attributes, cleaned_by
+    FROM memory_versions
+    WHERE tenant_id = $1 AND memory_id = w.memory_id AND version = w.version
+    LIMIT 1) v;
 
 -- name: add_sealed_window
 -- The sealed vector of one window of one version.
@@ -25,22 +29,30 @@ ON CONFLICT (tenant_id, memory_id, version, embeddings, window_no) DO UPDATE
 SET sealed = excluded.sealed;
 
 -- name: sealed_windows_of
--- The sealed windows of these versions, of one model.
+-- The sealed windows of these versions, of one model. Each is looked up by itself, as the open ones are.
 -- $1 tenant uuid, $2 memory_ids uuid[], $3 versions int4[], $4 embeddings text
 -- Uses: sealed_windows_pkey. Rows: memory_id, version, embeddings, window_no, scope_id, sealed.
 SELECT s.memory_id, s.version, s.embeddings, s.window_no, s.scope_id, s.sealed
 FROM unnest($2::uuid[], $3::int4[]) AS w (memory_id, version)
-JOIN sealed_windows s ON s.tenant_id = $1 AND s.memory_id = w.memory_id AND s.version = w.version
-    AND s.embeddings = $4
+CROSS JOIN LATERAL (
+    SELECT memory_id, version, embeddings, window_no, scope_id, sealed
+    FROM sealed_windows
+    WHERE tenant_id = $1 AND memory_id = w.memory_id AND version = w.version AND embeddings = $4
+    OFFSET 0) s
 ORDER BY s.memory_id, s.version, s.window_no;
 
 -- name: open_windows_of
--- The windows of these versions that lie open, each vector in its binary form.
+-- The windows of these versions that lie open, each vector in its binary form. Each is looked up by itself: joined, all
+-- vectors of a scope that seemed to hold next to nothing were read instead.
 -- $1 tenant uuid, $2 memory_ids uuid[], $3 versions int4[]
 -- Uses: {embeddings}_pkey. Rows: memory_id, version, window_no, scope_id, span_start, span_end, vector.
 SELECT e.memory_id, e.version, e.window_no, e.scope_id, e.span_start, e.span_end, halfvec_send(e.embedding) AS vector
 FROM unnest($2::uuid[], $3::int4[]) AS w (memory_id, version)
-JOIN {embeddings} e ON e.tenant_id = $1 AND e.memory_id = w.memory_id AND e.version = w.version
+CROSS JOIN LATERAL (
+    SELECT memory_id, version, window_no, scope_id, span_start, span_end, embedding
+    FROM {embeddings}
+    WHERE tenant_id = $1 AND memory_id = w.memory_id AND version = w.version
+    OFFSET 0) e
 ORDER BY e.memory_id, e.version, e.window_no;
 
 -- name: drop_open_windows

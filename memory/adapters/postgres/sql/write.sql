@@ -18,9 +18,9 @@ JOIN tombstones t ON t.tenant_id = $1 AND t.kind = w.kind AND t.digest = w.diges
 -- Those of these memories that were made again since each was forgotten, and before a moment. The arrays go pairwise.
 -- $1 tenant uuid, $2 memory_ids uuid[], $3 since timestamptz[], $4 before timestamptz
 -- Uses: memories_pkey. Rows: memory_id.
-SELECT m.memory_id
+SELECT w.memory_id
 FROM unnest($2::uuid[], $3::timestamptz[]) AS w (memory_id, since)
-JOIN memories m ON m.tenant_id = $1 AND m.memory_id = w.memory_id
+CROSS JOIN LATERAL (SELECT created_at FROM memories WHERE tenant_id = $1 AND memory_id = w.memory_id LIMIT 1) m
 WHERE m.created_at > w.since AND m.created_at <= $4;
 
 -- name: add_subject
@@ -104,12 +104,17 @@ INSERT INTO exchanges (tenant_id, exchange_id, scope_id, session_id, subject_id,
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17);
 
 -- name: chains_known
--- Which of these chain positions their sessions have, and as which turn. The arrays go pairwise.
+-- Which of these chain positions their sessions have, and as which turn. The arrays go pairwise. Each is looked up by itself:
+-- joined, all turns of a scope that seemed to hold next to nothing were read for each 64 lines of an import.
 -- $1 tenant uuid, $2 session_ids uuid[], $3 chains bytea[]
 -- Uses: turns_tenant_id_session_id_chain_key. Rows: session_id, chain, event_id.
 SELECT t.session_id, t.chain, t.event_id
 FROM unnest($2::uuid[], $3::bytea[]) AS w (session_id, chain)
-JOIN turns t ON t.tenant_id = $1 AND t.session_id = w.session_id AND t.chain = w.chain;
+CROSS JOIN LATERAL (
+    SELECT session_id, chain, event_id
+    FROM turns
+    WHERE tenant_id = $1 AND session_id = w.session_id AND chain = w.chain
+    LIMIT 1) t;
 
 -- name: chains_elsewhere
 -- Which of these chain positions another session of the scope has. Each is looked up by itself, as in session_of_chains.
@@ -138,13 +143,15 @@ SELECT max(occurred_at) AS last_said
 FROM above;
 
 -- name: siblings
--- How many turns stand behind each of these turns: the next one is that attempt. The arrays go pairwise.
+-- How many turns stand behind each of these turns: the next one is that attempt. The arrays go pairwise. Each is looked up by
+-- itself, as positions are.
 -- $1 tenant uuid, $2 session_ids uuid[], $3 parents bytea[]
 -- Uses: turns_siblings. Rows: session_id, parent_chain, attempts.
-SELECT t.session_id, t.parent_chain, count(*) AS attempts
+SELECT w.session_id, w.parent_chain, count(*) AS attempts
 FROM unnest($2::uuid[], $3::bytea[]) AS w (session_id, parent_chain)
-JOIN turns t ON t.tenant_id = $1 AND t.session_id = w.session_id AND t.parent_chain = w.parent_chain
-GROUP BY t.session_id, t.parent_chain;
+CROSS JOIN LATERAL (
+    SELECT FROM turns WHERE tenant_id = $1 AND session_id = w.session_id AND parent_chain = w.parent_chain OFFSET 0) t
+GROUP BY w.session_id, w.parent_chain;
 
 -- name: openings
 -- How many turns open each of these sessions.
