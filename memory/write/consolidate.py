@@ -58,6 +58,10 @@ ROWS_OF_STEP: Final[Mapping[Step, int]] = {
     "episodes": 100,
     "past": 100,
 }
+FEW_ROWS: Final = 10
+"""Of a scope that holds fewer all are looked at together with those of others: each of 50,000 had a transaction and a
+rest of its own in four steps of a night.
+"""
 NOTE_EVERY_S: Final = 1.0
 # A third of the time is work. At half of it a chat beside it took 1.18 times as long at the median (21 ms, two cores).
 REST_PER_WORK: Final = 2.0
@@ -93,6 +97,9 @@ class ConsolidateStore(ToldStore, Protocol):
     async def began_at(self) -> datetime | None: ...
     async def scopes_after(self, tenant: UUID, scope_id: int, limit: int) -> list[int]: ...
     async def scopes_with(self, tenant: UUID, scope_ids: Sequence[int], step: Step, terms: Terms) -> list[int]: ...
+    async def windows(
+        self, tenant: UUID, scope_ids: Sequence[int], step: Step, limit: int, terms: Terms
+    ) -> Mapping[int, Window | None]: ...
     async def window(
         self, tenant: UUID, scope_id: int, step: Step, after: Place | None, limit: int, terms: Terms
     ) -> Window: ...
@@ -308,30 +315,61 @@ class _TenantStep:
         return self._all
 
     async def _walk(self, after: Place | None) -> None:
-        async for scope_id in self._scopes(after):
-            place = after if after is not None and after.scope_id == scope_id else None
-            most = min(ROWS_AT_ONCE, ROWS_OF_STEP.get(self._step, ROWS_AT_ONCE))
-            while True:
-                began_s = self._now_s()
-                window = await self._store.window(self._tenant, scope_id, self._step, place, most, self._terms)
-                worked_s = self._now_s() - began_s
-                await self._count(examined=window.examined, worked_s=worked_s)
-                await self._pace.rest(worked_s)
-                if window.due:
-                    await self._note(None, at_once=True)  # so that a run never changed more than it looked at
-                await self._change_all(scope_id, window.due)
-                place = window.last
-                if place is None or window.examined < most:
-                    break
-                await self._note(place)
+        """Scope by scope; those that hold little are looked at several at once, as most are of many thousands."""
+        if after is not None:
+            await self._go_through(after.scope_id, after)
+        few = min(FEW_ROWS, self._rows_at_once)
+        async for scope_ids in self._several(-1 if after is None else after.scope_id, self._rows_at_once // few):
+            began_s = self._now_s()
+            windows = await self._store.windows(self._tenant, scope_ids, self._step, few, self._terms)
+            worked_s = self._now_s() - began_s
+            await self._count(examined=sum(one.examined for one in windows.values() if one), worked_s=worked_s)
+            await self._pace.rest(worked_s)
+            for scope_id in scope_ids:
+                window = windows[scope_id]
+                if window is None:
+                    await self._go_through(scope_id, None)
+                elif window.last is not None:
+                    await self._change_due(scope_id, window)
+                    await self._note(window.last)
+
+    async def _go_through(self, scope_id: int, place: Place | None) -> None:
+        """One scope, from a place on."""
+        most = self._rows_at_once
+        while True:
+            began_s = self._now_s()
+            window = await self._store.window(self._tenant, scope_id, self._step, place, most, self._terms)
+            worked_s = self._now_s() - began_s
+            await self._count(examined=window.examined, worked_s=worked_s)
+            await self._pace.rest(worked_s)
+            await self._change_due(scope_id, window)
+            place = window.last
+            if place is None or window.examined < most:
+                break
+            await self._note(place)
+
+    async def _change_due(self, scope_id: int, window: Window) -> None:
+        if window.due:
+            await self._note(None, at_once=True)  # so that a run never changed more than it looked at
+        await self._change_all(scope_id, window.due)
+
+    async def _several(self, last: int, at_once: int) -> AsyncIterator[Sequence[int]]:
+        """The scopes behind one that hold anything for this step, in order, at most so many at once."""
+        while page := await self._store.scopes_after(self._tenant, last, SCOPES_AT_ONCE):
+            found = await self._store.scopes_with(self._tenant, page, self._step, self._terms)
+            for start in range(0, len(found), at_once):
+                yield found[start : start + at_once]
+            last = page[-1]
+
+    @property
+    def _rows_at_once(self) -> int:
+        return min(ROWS_AT_ONCE, ROWS_OF_STEP.get(self._step, ROWS_AT_ONCE))
 
     async def _scopes(self, after: Place | None) -> AsyncIterator[int]:
         """The scopes that hold anything for this step, in order, from the place's own on."""
-        last = -1 if after is None else after.scope_id - 1
-        while page := await self._store.scopes_after(self._tenant, last, SCOPES_AT_ONCE):
-            for scope_id in await self._store.scopes_with(self._tenant, page, self._step, self._terms):
+        async for some in self._several(-1 if after is None else after.scope_id - 1, SCOPES_AT_ONCE):
+            for scope_id in some:
                 yield scope_id
-            last = page[-1]
 
     async def _change_all(self, scope_id: int, due: Sequence[Due], stands: Stands | None = None) -> None:
         lead = self._pace.lead

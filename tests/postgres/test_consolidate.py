@@ -19,7 +19,7 @@ from memory.adapters.postgres.consolidate_store import ConsolidateStore
 from memory.adapters.postgres.database import Bounds
 from memory.adapters.postgres.sharing import Sharing
 from memory.config import Settings, load_settings
-from memory.consolidation import STEPS, Counted, Due, Lead, Step, Window, terms_of
+from memory.consolidation import STEPS, Counted, Due, Lead, Step, Terms, Window, terms_of
 from memory.errors import LeaseLost, NotFound, StoreUnavailable
 from memory.ids import new_id
 from memory.model import Entry, IndexRow, LedgerNode, Scope
@@ -697,7 +697,9 @@ async def summarised(night: Night, *said: str) -> tuple[Any, UUID]:
     return made, summary.memory_id
 
 
-async def test_few_summaries_are_asked_about_at_once_since_each_leads_to_many_turns(night: Night) -> None:
+async def test_few_summaries_are_asked_about_at_once_since_each_leads_to_many_turns(
+    night: Night, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """2,000 summaries of 60 turns each took longer than a statement may, and the night ended there."""
 
     class Asked(ConsolidateStore):
@@ -707,6 +709,13 @@ async def test_few_summaries_are_asked_about_at_once_since_each_leads_to_many_tu
             self.most[step] = args[1]
             return await super().window(tenant, scope_id, step, *args)
 
+        async def windows(
+            self, tenant: UUID, scope_ids: Sequence[int], step: Step, limit: int, terms: Terms
+        ) -> dict[int, Window | None]:
+            assert len(scope_ids) * limit <= 100 or step != "summaries"
+            return await super().windows(tenant, scope_ids, step, limit, terms)
+
+    monkeypatch.setattr("memory.write.consolidate.FEW_ROWS", 1)
     await summarised(night, BOAT)
     night.now = T0 + DAY
     assert await night.on(Asked(night.stores.database, "memory_embeddings_test_model_1d820189")).run(lambda *_: None)

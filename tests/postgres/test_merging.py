@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -11,9 +11,12 @@ from uuid import UUID
 
 import pytest
 
+from memory.adapters.postgres.consolidate_store import ConsolidateStore
 from memory.adapters.postgres.database import Bounds
 from memory.config import load_settings
-from memory.model import Commit
+from memory.consolidation import Step, Terms, Window
+from memory.ids import derived_id
+from memory.model import Commit, SessionRef
 from memory.read.items import Filter
 from policies.fact import Fact
 from policies.labels import Sensitivity
@@ -105,6 +108,45 @@ async def test_facts_of_other_scopes_labels_and_times_stay(night: Night) -> None
     await say(
         night, fact("rome", predicate="resides_in", statement="The user resides in Rome.", valid_to=T0 + 90 * DAY)
     )
+    assert await night.run(LATER) == {}
+
+
+async def test_scopes_that_hold_little_are_looked_at_several_at_once_and_each_is_its_own(
+    night: Night, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 50,000 users each had a transaction, and a rest behind it, in each of four steps."""
+    looks: list[tuple[Step, int]] = []
+
+    class Asked(ConsolidateStore):
+        async def windows(
+            self, tenant: UUID, scope_ids: Sequence[int], step: Step, limit: int, terms: Terms
+        ) -> dict[int, Window | None]:
+            looks.append((step, len(scope_ids)))
+            return await super().windows(tenant, scope_ids, step, limit, terms)
+
+        async def window(self, tenant: UUID, scope_id: int, step: Step, *args: Any) -> Window:
+            looks.append((step, 1))
+            return await super().window(tenant, scope_id, step, *args)
+
+    async def states(user: str, *facts: Fact) -> None:
+        for one in facts:
+            made = saying(night.stores, one, session=f"{user} {one.predicate}")
+            of = SessionRef(derived_id(UUID(int=1), user, one.predicate), user + one.predicate)
+            await night.stores.write.commit(alike(replace(made, scope=night.stores.scope(user), session=of)), now=T0)
+
+    await states("ada", works("google"), employer("google"))
+    await states("bob", works("google"))
+    await states("cleo", employer("google"))
+    await states("dora", works("google"), employer("google"), fact("rome"), fact("tea", predicate="likes"))
+    monkeypatch.setattr("memory.write.consolidate.FEW_ROWS", 4)
+    night.now = LATER
+    store = Asked(night.stores.database, "memory_embeddings_test_model_1d820189")
+    report = await night.on(store).run(lambda *_: None)
+    assert report is not None
+    counts = {one.step: (one.examined, one.changed) for one in report}
+    assert counts["duplicates"] == (8, 2), "ada's and dora's, of whom the one is looked at with others"
+    assert [one for one in looks if one[0] == "duplicates"] == [("duplicates", 4), ("duplicates", 1)]
+    assert len(await texts(night.stores)) == 1
     assert await night.run(LATER) == {}
 
 

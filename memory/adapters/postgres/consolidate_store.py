@@ -195,22 +195,43 @@ class ConsolidateStore(ToldStore):
             found = await self._walk(tx, tenant, scope_ids, step, None, 1, terms)
         return sorted(row["scope_id"] for row in found)
 
+    async def windows(
+        self, tenant: UUID, scope_ids: Sequence[int], step: Step, limit: int, terms: Terms
+    ) -> dict[int, Window | None]:
+        """All rows of each of these scopes, and which of them are due; None of a scope that holds `limit` or more."""
+        async with self._database.transaction(tenant, scope_ids, read_only=True) as tx:
+            found = await self._walk(tx, tenant, scope_ids, step, None, limit, terms)
+            held = dict[int, list[Any]]((scope_id, []) for scope_id in scope_ids)
+            for row in found:
+                held[row["scope_id"]].append(row)
+            of = {row["memory_id"]: row["scope_id"] for row in found if len(held[row["scope_id"]]) < limit}
+            due: dict[int, list[Due]] = {}
+            for one in await self._due_of(tx, tenant, step, list(of), terms):
+                due.setdefault(of[one.memory_id], []).append(one)
+        return {
+            scope_id: _window(scope_id, rows, due.get(scope_id, ())) if len(rows) < limit else None
+            for scope_id, rows in held.items()
+        }
+
     async def window(
         self, tenant: UUID, scope_id: int, step: Step, after: Place | None, limit: int, terms: Terms
     ) -> Window:
         """The next rows of a scope, at most `limit`, and which of them are due."""
         async with self._database.transaction(tenant, [scope_id], read_only=True) as tx:
             found = await self._walk(tx, tenant, [scope_id], step, after, limit, terms)
-            ids = [row["memory_id"] for row in found]
-            if step in _CHECKED_BY_WALK:
-                due = [Due(memory_id) for memory_id in ids]
-            elif step == "duplicates":
-                found_now = await merging.doubles(tx, tenant, scope_id, ids, self._cosines) if ids else []
-                due = [Due(one.gone, kept_id=one.kept) for one in found_now]
-            else:
-                due = await _due(tx, tenant, step, ids, terms, len(ids)) if ids else []
-        last = max(found, key=lambda row: (row["at"], row["memory_id"]), default=None)
-        return Window(len(ids), tuple(due), None if last is None else Place(scope_id, last["at"], last["memory_id"]))
+            due = await self._due_of(tx, tenant, step, [row["memory_id"] for row in found], terms)
+        return _window(scope_id, found, due)
+
+    async def _due_of(
+        self, tx: Transaction, tenant: UUID, step: Step, ids: Sequence[UUID], terms: Terms
+    ) -> Sequence[Due]:
+        """Which of these that a walk has found are due."""
+        if not ids or step in _CHECKED_BY_WALK:
+            return [Due(memory_id) for memory_id in ids]
+        if step == "duplicates":
+            found = await merging.doubles(tx, tenant, ids, self._cosines)
+            return [Due(one.gone, kept_id=one.kept) for one in found]
+        return await _due(tx, tenant, step, ids, terms, len(ids))
 
     async def rows_of(self, tenant: UUID, scope_ids: Sequence[int]) -> int:
         """How many memories of these scopes are not hidden."""
@@ -405,6 +426,11 @@ class ConsolidateStore(ToldStore):
                 )
             await _note_change(tx, tenant, lead, "summaries", 1)
         return 1
+
+
+def _window(scope_id: int, found: Sequence[Any], due: Sequence[Due]) -> Window:
+    last = max(found, key=lambda row: (row["at"], row["memory_id"]), default=None)
+    return Window(len(found), tuple(due), None if last is None else Place(scope_id, last["at"], last["memory_id"]))
 
 
 async def _locked(tx: Transaction, task: _Task, limit: int) -> list[UUID]:

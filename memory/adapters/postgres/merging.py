@@ -1,4 +1,4 @@
-"""Facts that say the same in other words: facts of one scope in, pairs of which one may go, and one fact less, out.
+"""Facts that say the same in other words: facts in, pairs of one scope of which one may go, and one fact less, out.
 
 `doubles` only reads, so it may see what changes a moment later; `still_doubles` is asked again in the transaction that
 holds the scope and calls `merge`. The one that goes stands behind the other (superseded, reason "same meaning"): its
@@ -45,14 +45,12 @@ class _Known:
     grounds: Grounds
 
 
-async def doubles(
-    tx: Transaction, tenant: UUID, scope_id: int, memory_ids: Sequence[UUID], cosines: Query
-) -> list[Double]:
-    """Those of these facts that say what another fact of the scope says."""
+async def doubles(tx: Transaction, tenant: UUID, memory_ids: Sequence[UUID], cosines: Query) -> list[Double]:
+    """Those of these facts that say what another fact of their scope says."""
     asked = await tx.fetch("keys_in_force", tenant, memory_ids)
-    keys = sorted({(row["subject"], kin) for row in asked for kin in kin_of(row["predicate"])})
-    names = [subject for subject, _ in keys], [predicate for _, predicate in keys]
-    found = await tx.fetch("statements_in_force", tenant, scope_id, *names, STATEMENTS_OF_KEY_MAX) if keys else []
+    keys = sorted({(row["scope_id"], row["subject"], kin) for row in asked for kin in kin_of(row["predicate"])})
+    names = ([key[at] for key in keys] for at in range(3))
+    found = await tx.fetch("statements_in_force", tenant, *names, STATEMENTS_OF_KEY_MAX) if keys else []
     alike = await asyncio.to_thread(_alike, found, {row["memory_id"] for row in asked})
     known = await _known(tx, tenant, [one for group in alike for one in group])
     pairs = [pair for group in alike for pair in _of_the_best([known[one] for one in group if one in known])]
@@ -108,7 +106,7 @@ def _alike(found: Sequence[Any], asked: Set[UUID]) -> list[list[UUID]]:
     for row in found:
         sense = sense_of(_meant(row))
         if sense is not None:
-            groups.setdefault(sense, []).append(row["memory_id"])
+            groups.setdefault((row["scope_id"], sense), []).append(row["memory_id"])
     return [group for group in groups.values() if len(group) > 1 and not asked.isdisjoint(group)]
 
 

@@ -1,24 +1,24 @@
 -- name: keys_in_force
 -- What these memories are about, those of them that hold and are shown.
 -- $1 tenant uuid, $2 memory_ids uuid[]
--- Uses: facts_pkey, memories_pkey. Rows: memory_id, subject, predicate.
-SELECT f.memory_id, f.subject, f.predicate
+-- Uses: facts_pkey, memories_pkey. Rows: memory_id, scope_id, subject, predicate.
+SELECT f.memory_id, f.scope_id, f.subject, f.predicate
 FROM unnest($2::uuid[]) AS w (memory_id)
-CROSS JOIN LATERAL (SELECT memory_id, subject, predicate FROM facts
+CROSS JOIN LATERAL (SELECT memory_id, scope_id, subject, predicate FROM facts
                     WHERE tenant_id = $1 AND memory_id = w.memory_id AND state = 'current' LIMIT 1) f
 CROSS JOIN LATERAL (SELECT FROM memories
                     WHERE tenant_id = $1 AND memory_id = f.memory_id AND superseded_by IS NULL AND deleted_at IS NULL
                       AND quarantined_at IS NULL LIMIT 1) m;
 
 -- name: statements_in_force
--- What holds and is shown of each of these keys, of one key at most `most`, the latest said.
--- $1 tenant uuid, $2 scope_id int8, $3 subjects text[], $4 predicates text[], $5 most int8
--- Uses: facts_of_key, memories_pkey, memory_versions_pkey. Rows: memory_id, subject, predicate, object, negated, aspect,
--- unit, statement.
-SELECT f.memory_id, f.subject, f.predicate, f.object, f.negated, f.aspect, f.unit, v.content AS statement
-FROM unnest($3::text[], $4::text[]) AS w (subject, predicate)
+-- What holds and is shown of each of these keys, of one key at most `most`, the latest said. The arrays go together.
+-- $1 tenant uuid, $2 scope_ids int8[], $3 subjects text[], $4 predicates text[], $5 most int8
+-- Uses: facts_of_key, memories_pkey, memory_versions_pkey. Rows: memory_id, scope_id, subject, predicate, object, negated,
+-- aspect, unit, statement.
+SELECT f.memory_id, w.scope_id, f.subject, f.predicate, f.object, f.negated, f.aspect, f.unit, v.content AS statement
+FROM unnest($2::int8[], $3::text[], $4::text[]) AS w (scope_id, subject, predicate)
 CROSS JOIN LATERAL (SELECT memory_id, subject, predicate, object, negated, aspect, unit FROM facts
-                    WHERE tenant_id = $1 AND scope_id = $2 AND subject = w.subject AND predicate = w.predicate
+                    WHERE tenant_id = $1 AND scope_id = w.scope_id AND subject = w.subject AND predicate = w.predicate
                       AND state = 'current'
                     ORDER BY said_at DESC, memory_id
                     LIMIT $5) f
