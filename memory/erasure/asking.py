@@ -44,10 +44,10 @@ class Asking:
         """What a target comes to now: the plan, ids of turns and ids of memories; answers that repeat it among them."""
         plan = await self.store.plan(target)
         tenant = target.scope.tenant
-        turns = [one.event_id async for page in self._turns(plan, tenant) for one in page]
+        turns = {one.event_id: one.scope_id async for page in self._turns(plan, tenant) for one in page}
         made = await self.store.reach(plan, tenant, turns)
-        if repeats := await self._repeats(plan, target, made, frozenset(turns)):
-            turns += repeats
+        if repeats := await self._repeats(plan, target, made, turns.keys()):
+            turns |= repeats
             made = await self.store.reach(replace(plan, turns={**plan.turns, **repeats}), tenant, turns)
         return plan, [str(one) for one in turns], [str(one) for one in made]
 

@@ -245,9 +245,11 @@ class Erasing:
         """Take in the words of what goes and what it is recognised by; the plan with the answers that repeat it."""
         tenant = target.scope.tenant
         events = await self._take_in(plan, plan.scope_ids, plan.sessions_beside, list(plan.turns), known, tenant)
-        made = await self._store.reach(plan, tenant, list(events))
-        for content in await self._store.said_by(tenant, plan.touched, list(made)):
-            known.made.add(content)
+        made, touched = await self._store.reach(plan, tenant, events), frozenset(plan.touched)
+        async for said in self._store.said_by(tenant, {one: at for one, at in made.items() if at in touched}):
+            for content in said:
+                known.made.add(content)
+            await asyncio.sleep(0)
         known.tombstones.extend(await self._names(plan, target, list(made)))
         given = await answers_given(self._store, plan, target, made, known.shown)
         echoes = {one: at for one, at, text in given if one not in events and known.words.found_in(text)}
@@ -263,13 +265,13 @@ class Erasing:
         turns: Sequence[UUID],
         known: Known,
         tenant: UUID,
-    ) -> set[UUID]:
+    ) -> dict[UUID, int]:
         content_key = await self._parts.keys.content_key(tenant)
         users = {one.scope_id: one.user for one in await self._store.scopes(tenant)}
-        events: set[UUID] = set()
+        events: dict[UUID, int] = {}
         async for page in self._store.turns(tenant, scopes, sessions, turns, plan.touched):
             for one in page:
-                events.add(one.event_id)
+                events[one.event_id] = one.scope_id
                 known.words.add(one.content)
                 user = users.get(one.scope_id, "")
                 known.tombstones.extend(turn_digests(content_key, user, one.content, one.names, one.chain))

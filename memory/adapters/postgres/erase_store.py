@@ -64,7 +64,10 @@ class EraseStore(EraseJobs):
             if target.until is not None and target.kind == "query":
                 return await plan_until(tx, target, Plan(), target.until)  # its ids say all
             meant = await _meant(tx, target)
-            return meant if target.until is None else await plan_until(tx, target, meant, target.until)
+            if target.until is None:
+                return meant
+            await tx.see(tenant, everything)
+            return await plan_until(tx, target, meant, target.until)
 
     async def turns(
         self, tenant: UUID, scopes: Sequence[int], sessions: Sequence[UUID], events: Sequence[UUID], see: Sequence[int]
@@ -97,15 +100,26 @@ class EraseStore(EraseJobs):
             if batch:
                 yield batch
 
-    async def reach(self, plan: Plan, tenant: UUID, events: Sequence[UUID]) -> dict[UUID, int]:
+    async def reach(self, plan: Plan, tenant: UUID, events: Mapping[UUID, int]) -> dict[UUID, int]:
         """Every memory that a plan takes, with these turns, and its scope; copies that others are shown among them."""
         everything = _all_of(await self.scopes(tenant), plan.touched)
+        whole = frozenset(plan.scope_ids)
+        of = dict[int, list[UUID]]()
+        for one, scope_id in events.items():
+            of.setdefault(scope_id, []).append(one)
         async with self._database.transaction(tenant, everything, read_only=True) as tx:
             await tx.run("plan_each_time")
-            first = {*events, *plan.memories}
-            first |= {row["memory_id"] for row in await tx.fetch("memories_of_scopes", tenant, plan.scope_ids)}
+            taken: dict[UUID, Any] = {}
+            for some in some_of(plan.scope_ids, SCOPES_AT_ONCE):
+                await tx.see(tenant, _first_of(everything, some))
+                first = {event for scope_id in some for event in of.get(scope_id, ())}
+                first |= {row["memory_id"] for row in await tx.fetch("memories_of_scopes", tenant, some)}
+                taken |= await _taken_along(tx, tenant, first)
+            await tx.see(tenant, everything)
+            first = {one for one, scope_id in events.items() if scope_id not in whole} | plan.memories.keys()
             first |= {row["memory_id"] for row in await tx.fetch("memories_of_sessions", tenant, plan.sessions_beside)}
-            taken = await _told_again(tx, tenant, await _taken_along(tx, tenant, first))
+            taken |= await _taken_along(tx, tenant, first | _outside(taken, whole))
+            taken = await _told_again(tx, tenant, taken)
         return {one: taken[one]["scope_id"] for one in sorted(taken)}
 
     async def labelled(
@@ -116,10 +130,11 @@ class EraseStore(EraseJobs):
             found = await tx.fetch("labels_to_erase", tenant, list(ids), list(sessions))
         return [Labelled(row["kind"], row["item_id"], row["sensitivity"], row["session_id"]) for row in found]
 
-    async def said_by(self, tenant: UUID, see: Sequence[int], memories: Sequence[UUID]) -> list[str]:
-        """All that these memories have ever said."""
-        async with self._database.transaction(tenant, see, read_only=True) as tx:
-            return [row["content"] for row in await tx.fetch("versions_to_erase", tenant, list(memories))]
+    async def said_by(self, tenant: UUID, memories: Mapping[UUID, int]) -> AsyncIterator[list[str]]:
+        """All that these memories have ever said, in batches; by the scopes that they lie in."""
+        for some in some_of(sorted(memories, key=memories.__getitem__), IDS_AT_ONCE):
+            async with self._database.transaction(tenant, {memories[one] for one in some}, read_only=True) as tx:
+                yield [row["content"] for row in await tx.fetch("versions_to_erase", tenant, list(some))]
 
     async def answers_given(
         self, tenant: UUID, see: Sequence[int], memories: Mapping[UUID, int]
@@ -250,7 +265,8 @@ class _Deletion:
         await tx.run("forget_where_shown", tenant, sessions)
         await tx.see(tenant, touched)
         await tx.run("unname_successors", tenant, list(made))
-        await tx.run("unname_events", tenant, touched, [str(one) for one in made])
+        stay = sorted(set(touched) - set(scopes))  # of the others the feed goes whole
+        await tx.run("unname_events", tenant, stay, [str(one) for one in made])
         if scopes:  # before what they are copies of, with which a trigger takes what is left of them, uncounted
             await self._rows("memory_id", list(others))
         # Each has rows in a dozen tables. Those of records go with them: what hangs on a record would not be counted.
@@ -258,10 +274,14 @@ class _Deletion:
         for some in some_of(sorted(plain, key=lambda row: row["scope_id"]), IDS_AT_ONCE):
             await tx.see(tenant, {row["scope_id"] for row in some})
             await self._rows("memory_id", [row["memory_id"] for row in some])
+        for some in some_of(scopes, SCOPES_AT_ONCE):
+            await tx.see(tenant, some)
+            await self._rows("scope_id", some)
+        await tx.see(tenant, stay)
+        all_gone = [*made, *(row["event_id"] for row in gone_turns)] if stay else []
+        for some in some_of(all_gone, IDS_AT_ONCE):
+            self._counts["derivations"] += await tx.run("erase_derivations", tenant, some)
         await tx.see(tenant, touched)
-        await self._rows("scope_id", scopes)
-        all_gone = [*made, *(row["event_id"] for row in gone_turns)]
-        self._counts["derivations"] += await tx.run("erase_derivations", tenant, all_gone)
         if not scopes:
             await self._rows("memory_id", list(others))
         single = [row for row in gone_turns if row["scope_id"] not in scopes]
@@ -304,17 +324,31 @@ class _Deletion:
     async def _made(self, scopes: list[int], sessions: list[UUID], turns: list[UUID]) -> dict[UUID, Any]:
         """Every memory that goes, with what it is: of these scopes and sessions, and made of any of it."""
         tx, tenant = self._tx, self._tenant
+        taken: dict[UUID, Any] = {}
+        for some in some_of(scopes, SCOPES_AT_ONCE):
+            await tx.see(tenant, some)
+            first = {row["memory_id"] for row in await tx.fetch("memories_of_scopes", tenant, some)}
+            first |= {row["event_id"] for row in await tx.fetch("turns_gone", tenant, some, [], [])}
+            await tx.see(tenant, _first_of(self._everything, some))
+            taken |= await _taken_along(tx, tenant, first)
+        await tx.see(tenant, self._everything)
         first = {*turns, *self._items.ids("memory")}
-        first |= {row["memory_id"] for row in await tx.fetch("memories_of_scopes", tenant, scopes)}
         first |= {row["memory_id"] for row in await tx.fetch("memories_of_sessions", tenant, sessions)}
-        for row in await self._turns(scopes, sessions, []):
-            first.add(row["event_id"])
-        return await _told_again(tx, tenant, await _taken_along(tx, tenant, first))
+        first |= {row["event_id"] for row in await self._turns([], sessions, [])}
+        taken |= await _taken_along(tx, tenant, first | _outside(taken, frozenset(scopes)))
+        return await _told_again(tx, tenant, taken)
 
     async def _turns(self, scopes: list[int], sessions: list[UUID], turns: list[UUID]) -> list[Any]:
-        if not (scopes or sessions or turns):
-            return []
-        return await self._tx.fetch("turns_gone", self._tenant, scopes, sessions, turns)
+        """Where the turns stand that go; all scopes are seen behind it."""
+        tx, tenant, found = self._tx, self._tenant, list[Any]()
+        for some in some_of(scopes, SCOPES_AT_ONCE):
+            await tx.see(tenant, some)
+            found += await tx.fetch("turns_gone", tenant, some, [], [])
+        if scopes:
+            await tx.see(tenant, self._everything)
+        if sessions or turns:
+            found += await tx.fetch("turns_gone", tenant, [], sessions, turns)
+        return found
 
     async def _note_survivors(
         self, made: list[UUID], turns: list[UUID], held: Sequence[Any], whole: set[UUID], rows: Mapping[UUID, Any]
@@ -415,6 +449,11 @@ async def _taken_along(tx: Transaction, tenant: UUID, first: Iterable[UUID]) -> 
     return taken
 
 
+def _outside(taken: Mapping[UUID, Any], whole: Set[int]) -> set[UUID]:
+    """What is taken along of scopes that stay: whom it names may be named by more that goes there."""
+    return {one for one, row in taken.items() if row["scope_id"] not in whole}
+
+
 async def _told_again(tx: Transaction, tenant: UUID, made: dict[UUID, Any]) -> dict[UUID, Any]:
     """These memories, and all other episodes of the conversations of which they have one: all are told again."""
     again = {row["session_id"] for row in made.values() if row["collection"] in ("episode", "past")}
@@ -440,8 +479,11 @@ async def _meant(tx: Transaction, target: Target) -> Plan:
 
 async def _whole(tx: Transaction, target: Target) -> Plan:
     user, project = (target.value, None) if target.kind == "user" else (None, target.value)
-    scopes = tuple(_named(row) for row in await tx.fetch("scopes_named", target.scope.tenant, user, project))
-    found = await tx.fetch("labels_of_scopes", target.scope.tenant, [one.scope_id for one in scopes])
+    tenant, found = target.scope.tenant, list[Any]()
+    scopes = tuple(_named(row) for row in await tx.fetch("scopes_named", tenant, user, project))
+    for some in some_of([one.scope_id for one in scopes], SCOPES_AT_ONCE):
+        await tx.see(tenant, some)
+        found += await tx.fetch("labels_of_scopes", tenant, some)
     return Plan(scopes=scopes, sessions={row["session_id"]: (row["scope_id"], row["label"]) for row in found})
 
 
@@ -466,9 +508,14 @@ def _is_new(row: Any) -> bool:
 
 
 def _all_of(named: Sequence[Named], first: Sequence[int]) -> list[int]:
-    """Every scope of a tenant, these at the head: Postgres goes through them for each row until it finds its own."""
+    """Every scope of a tenant, these at the head."""
+    return _first_of([one.scope_id for one in named], first)
+
+
+def _first_of(scopes: Sequence[int], first: Sequence[int]) -> list[int]:
+    """These scopes, some at the head: Postgres goes through them for each row until it finds its own."""
     head = dict.fromkeys(first)
-    return [*head, *(one.scope_id for one in named if one.scope_id not in head)]
+    return [*head, *(one for one in scopes if one not in head)]
 
 
 def _with_key(scope_id: int, keys: Mapping[int, bytes]) -> str:
