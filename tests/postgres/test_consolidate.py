@@ -16,7 +16,8 @@ import pytest
 from memory.adapters.postgres import blocks
 from memory.adapters.postgres.audit import AuditLog
 from memory.adapters.postgres.consolidate_store import ConsolidateStore
-from memory.adapters.postgres.database import Bounds
+from memory.adapters.postgres.database import Bounds, Transaction
+from memory.adapters.postgres.queries import Query
 from memory.adapters.postgres.sharing import Sharing
 from memory.config import Settings, load_settings
 from memory.consolidation import STEPS, Counted, Due, Lead, Step, Terms, Window, terms_of
@@ -968,6 +969,23 @@ async def test_facts_that_may_be_stale_are_listed_until_somebody_looked(night: N
     assert await night.run(T0 + 94 * DAY) == {}
     await night.run(T0 + 184 * DAY)
     assert await to_review(night) == ["proxy", "api", "cache"]
+
+
+async def test_what_a_night_asks_is_not_planned_for_the_ids_at_hand(
+    night: Night, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By these all of a scope is read that seems to hold little: 51,000 rows for 50 facts, under its lock."""
+    night.settings = load_settings(None, {"consolidate.pause_ms": 0}, {})
+    await say(night.stores, fact("api", predicate="runs_on", cardinality="many", category="topology"))
+    modes, fetch = dict[str, str](), Transaction.fetch
+
+    async def seen(tx: Transaction, query: str | Query, *arguments: Any) -> list[Any]:
+        modes[str(query)] = await tx._connection.fetchval("SHOW plan_cache_mode")
+        return await fetch(tx, query, *arguments)
+
+    monkeypatch.setattr(Transaction, "fetch", seen)
+    assert await night.run(T0 + 92 * DAY) == {"review": 1}
+    assert {modes[name] for name in ("keys_in_force", "due_review", "set_review")} == {"force_generic_plan"}
 
 
 async def test_a_fact_that_somebody_looked_at_meanwhile_is_not_marked(night: Night) -> None:

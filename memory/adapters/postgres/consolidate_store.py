@@ -3,7 +3,8 @@
 Reads see one scope, or find out which scopes have anything to do; changes are made scope by scope, at most
 ROWS_UNDER_LOCK memories at a time, under the scope's lock, where what is due is asked anew. Each change checks the
 leader's fence, so of two that think they lead one changes nothing (LeaseLost), and notes its count in the same
-transaction, so a run that was killed knows what it did. Raises StoreUnavailable, LeaseLost.
+transaction, so a run that was killed knows what it did. Plans are generic: for the ids at hand all of a scope would be
+read that seems to hold as little as most do. Raises StoreUnavailable, LeaseLost.
 """
 
 from __future__ import annotations
@@ -199,7 +200,7 @@ class ConsolidateStore(ToldStore):
         self, tenant: UUID, scope_ids: Sequence[int], step: Step, limit: int, terms: Terms
     ) -> dict[int, Window | None]:
         """All rows of each of these scopes, and which of them are due; None of a scope that holds `limit` or more."""
-        async with self._database.transaction(tenant, scope_ids, read_only=True) as tx:
+        async with self._database.transaction(tenant, scope_ids, read_only=True, generic=True) as tx:
             found = await self._walk(tx, tenant, scope_ids, step, None, limit, terms)
             held = dict[int, list[Any]]((scope_id, []) for scope_id in scope_ids)
             for row in found:
@@ -217,7 +218,7 @@ class ConsolidateStore(ToldStore):
         self, tenant: UUID, scope_id: int, step: Step, after: Place | None, limit: int, terms: Terms
     ) -> Window:
         """The next rows of a scope, at most `limit`, and which of them are due."""
-        async with self._database.transaction(tenant, [scope_id], read_only=True) as tx:
+        async with self._database.transaction(tenant, [scope_id], read_only=True, generic=True) as tx:
             found = await self._walk(tx, tenant, [scope_id], step, after, limit, terms)
             due = await self._due_of(tx, tenant, step, [row["memory_id"] for row in found], terms)
         return _window(scope_id, found, due)
@@ -243,7 +244,7 @@ class ConsolidateStore(ToldStore):
         self, tenant: UUID, scope_id: int, after: Place | None, limit: int, terms: Terms
     ) -> tuple[Place | None, list[tuple[Use, bool]]]:
         """The next memories of a scope that are not hidden, with whether a bound may hide them, and where they end."""
-        async with self._database.transaction(tenant, [scope_id], read_only=True) as tx:
+        async with self._database.transaction(tenant, [scope_id], read_only=True, generic=True) as tx:
             found = await self._walk(tx, tenant, [scope_id], "bound", after, limit, terms)
             used = await tx.fetch(self._uses, tenant, [row["memory_id"] for row in found]) if found else []
         last = max(found, key=lambda row: (row["at"], row["memory_id"]), default=None)
@@ -282,7 +283,7 @@ class ConsolidateStore(ToldStore):
         the step goes on then, and with which cut.
         """
         task = _Task(tenant, scope_id, step, due[:ROWS_UNDER_LOCK], terms, lead)
-        async with self._database.transaction(tenant, [scope_id]) as tx:
+        async with self._database.transaction(tenant, [scope_id], generic=True) as tx:
             await hold_fence(tx, _LANE, lead.fence)
             changed = await self._changes[step](tx, task)
             place = None if stands is None else [*_packed(stands[0]), stands[1]]
@@ -397,7 +398,7 @@ class ConsolidateStore(ToldStore):
         where the summary went on meanwhile, or a turn that it tells may not be told any more, or under a higher label.
         """
         task = _Task(tenant, old.scope_id, "summaries", [Due(old.memory_id)], terms, lead)
-        async with self._database.transaction(tenant, [old.scope_id]) as tx:
+        async with self._database.transaction(tenant, [old.scope_id], generic=True) as tx:
             await hold_fence(tx, _LANE, lead.fence)
             session = await tx.row("lock_session_by_id", tenant, old.session_id)
             await tx.row("lock_scope", tenant, old.scope_id)  # nobody hides anything from here on
