@@ -471,6 +471,9 @@ BY_ID = (
     "chains_known",
     "siblings",
     "memories_made_anew",
+    "turns_learnt",
+    "labels_of_turns",
+    "labels_of_memories",
 )
 OF_A_SCOPE = re.compile(
     r"(_of_scope|_recent|_changed|_in_order|_scope|content_key|turns_chain|turns_(line|source)) on "

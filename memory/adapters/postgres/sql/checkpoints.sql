@@ -263,9 +263,10 @@ ORDER BY m.memory_id
 LIMIT $3;
 
 -- name: labels_of_turns
--- How these turns are labelled.
+-- How these turns are labelled. Each is looked up by itself: else all turns of whoever has a hundred thousand are read.
 -- $1 tenant uuid, $2 event_ids uuid[]
 -- Uses: turns_pkey. Rows: event_id, integrity, sensitivity.
-SELECT event_id, integrity, sensitivity
-FROM turns
-WHERE tenant_id = $1 AND event_id = ANY ($2);
+SELECT t.event_id, t.integrity, t.sensitivity
+FROM unnest($2::uuid[]) AS w (event_id)
+CROSS JOIN LATERAL (
+    SELECT event_id, integrity, sensitivity FROM turns WHERE tenant_id = $1 AND event_id = w.event_id LIMIT 1) t;

@@ -97,9 +97,13 @@ CROSS JOIN LATERAL (SELECT content FROM memory_versions
                       AND sensitivity IN ('public', 'internal') LIMIT 1) v;
 
 -- name: turns_learnt
--- Those of these turns that a memory of their own was made of: not what says nothing or only quotes memory.
+-- Those of these turns that a memory of their own was made of: not what says nothing or only quotes memory. Each is looked
+-- up by itself: else all edges of whoever has a hundred thousand are read.
 -- $1 tenant uuid, $2 event_ids uuid[]
 -- Uses: derivations_of_source. Rows: event_id.
-SELECT DISTINCT source_id AS event_id
-FROM derivations
-WHERE tenant_id = $1 AND source_id = ANY ($2) AND source_kind = 'turn' AND derived_kind = 'memory';
+SELECT w.event_id
+FROM unnest($2::uuid[]) AS w (event_id)
+WHERE EXISTS (
+    SELECT FROM derivations
+    WHERE tenant_id = $1 AND source_id = w.event_id AND source_kind = 'turn' AND derived_kind = 'memory'
+    OFFSET 0);

@@ -7,12 +7,13 @@ FROM turns
 WHERE tenant_id = $1 AND scope_id = $2 AND session_id = $3;
 
 -- name: labels_of_memories
--- Which sensitivities the versions of these memories have.
+-- Which sensitivities the versions of these memories have. Each is looked up by itself, as the memories are.
 -- $1 tenant uuid, $2 memory_ids uuid[]
 -- Uses: memory_versions_pkey. Rows: memory_id, scope_id, sensitivity.
-SELECT DISTINCT memory_id, scope_id, sensitivity
-FROM memory_versions
-WHERE tenant_id = $1 AND memory_id = ANY ($2);
+SELECT DISTINCT v.memory_id, v.scope_id, v.sensitivity
+FROM unnest($2::uuid[]) AS w (memory_id)
+CROSS JOIN LATERAL (
+    SELECT memory_id, scope_id, sensitivity FROM memory_versions WHERE tenant_id = $1 AND memory_id = w.memory_id OFFSET 0) v;
 
 -- name: raise_turns
 -- The turns that a memory directly rests on are at least as sensitive as it has become.
