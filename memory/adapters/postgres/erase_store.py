@@ -240,6 +240,7 @@ class _Deletion:
         self._job = job
         self._tenant = job.tenant_id
         self._items = items
+        self._whole = frozenset(items.scope_ids())
         self._embeddings = embeddings
         self._marks = marks
         self._now = now
@@ -252,9 +253,9 @@ class _Deletion:
         tx, tenant, items = self._tx, self._tenant, self._items
         scopes, sessions, turns = items.scope_ids(), items.ids("session"), items.ids("turn")
         gone_turns = await self._turns(scopes, items.sessions_beside(), turns)
-        partly = {row["session_id"] for row in gone_turns if row["scope_id"] not in scopes} - set(sessions)
+        partly = {row["session_id"] for row in gone_turns if row["scope_id"] not in self._whole} - set(sessions)
         made, held, versions = await self._locked(partly)
-        others = {one: row for one, row in made.items() if row["scope_id"] not in scopes}
+        others = {one: row for one, row in made.items() if row["scope_id"] not in self._whole}
         touched = sorted({*items.touched(), *(row["scope_id"] for row in others.values())})
         await tx.see(tenant, touched)  # what goes lies here; whoever was given it anywhere
         await keep_away(tx, tenant, self._marks(made), self._job.requested_at)
@@ -284,7 +285,7 @@ class _Deletion:
         await tx.see(tenant, touched)
         if not scopes:
             await self._rows("memory_id", list(others))
-        single = [row for row in gone_turns if row["scope_id"] not in scopes]
+        single = [row for row in gone_turns if row["scope_id"] not in self._whole]
         nodes = ([row["session_id"] for row in single], [row["chain"] for row in single])
         self._counts["ledger"] += await tx.run("erase_nodes", tenant, *nodes)
         await self._rows("event_id", [row["event_id"] for row in single])
@@ -310,7 +311,7 @@ class _Deletion:
         held, versions = list[Any](), dict[int, int]()
         for _ in range(_ROUNDS_MAX):
             made = await self._made(scopes, self._items.sessions_beside(), self._items.ids("turn"))
-            others = [row for row in made.values() if row["scope_id"] not in scopes]
+            others = [row for row in made.values() if row["scope_id"] not in self._whole]
             wanted[0].update(row["session_id"] for row in others if row["session_id"] is not None)
             wanted[1].update(row["scope_id"] for row in others)
             if wanted == had:
@@ -335,7 +336,7 @@ class _Deletion:
         first = {*turns, *self._items.ids("memory")}
         first |= {row["memory_id"] for row in await tx.fetch("memories_of_sessions", tenant, sessions)}
         first |= {row["event_id"] for row in await self._turns([], sessions, [])}
-        taken |= await _taken_along(tx, tenant, first | _outside(taken, frozenset(scopes)))
+        taken |= await _taken_along(tx, tenant, first | _outside(taken, self._whole))
         return await _told_again(tx, tenant, taken)
 
     async def _turns(self, scopes: list[int], sessions: list[UUID], turns: list[UUID]) -> list[Any]:
@@ -356,7 +357,7 @@ class _Deletion:
         """What has other sources is made anew: facts from their other turns, summaries and episodes from those left.
         Not what a person hid or rejected; its turns stay untold.
         """
-        others = [one for one in made if rows[one]["scope_id"] not in self._items.scope_ids()]
+        others = [one for one in made if rows[one]["scope_id"] not in self._whole]
         await self._tx.run("keep_untold", self._tenant, others)
         learnt = [one for one in made if rows[one]["kind"] in ("semantic", "procedural")]
         left = [
@@ -364,11 +365,9 @@ class _Deletion:
             for some in some_of(learnt, IDS_AT_ONCE)
             for row in await self._tx.fetch("survivors", self._tenant, some, turns)
         ]
-        stay = [row for row in left if row["scope_id"] not in self._items.scope_ids()]
+        stay = [row for row in left if row["scope_id"] not in self._whole]
         self._gone += [("learn", str(row["event_id"]), row["scope_id"]) for row in stay]
-        here = [
-            row for row in held if row["session_id"] not in whole and row["scope_id"] not in self._items.scope_ids()
-        ]
+        here = [row for row in held if row["session_id"] not in whole and row["scope_id"] not in self._whole]
         summed = [row for row in here if row["summary_memory_id"] in rows]
         self._gone += [("summary", f"{row['session_id']}:{row['summarised_seq']}", row["scope_id"]) for row in summed]
         await self._tx.run("sum_up_again", self._tenant, [row["session_id"] for row in summed])
