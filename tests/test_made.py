@@ -8,14 +8,15 @@ from datetime import UTC, datetime
 
 from memory.chain import chain
 from memory.ids import new_id
-from memory.model import Candidate, Recall
+from memory.model import Candidate, Recall, Retrieval
+from memory.read.hot import item_of
 from memory.read.ledger import Kept
+from memory.read.recall import as_candidate
 from proxy.made import MADE_MAX, made_of
 from proxy.prompt import Prompt, Room, assemble, retrieval_record
 from proxy.wire.chat_request import ChatRequest
 from tests.product_ledger import RULES
 from tests.test_recall import row, unit
-from tests.test_remembering import as_candidate, item_of
 
 CHAT = ChatRequest.parse(json.dumps({"messages": [{"role": "user", "content": "What is my boat called?"}]}).encode())
 CHAIN = chain(b"k" * 32, [CHAT.messages[0].value])[0]
@@ -36,11 +37,10 @@ def prompt_of(recall: Recall, budget: int = 1000) -> Prompt:
     )  # fmt: skip
 
 
-def record_of(prompt: Prompt) -> object:
-    record = retrieval_record(
+def record_of(prompt: Prompt) -> Retrieval:
+    return retrieval_record(
         prompt, retrieval_id=RETRIEVAL, query="?", config_digest="", model="", exact=True, millis=0.0, now=NOW
     )
-    return replace(record, candidates=tuple(map(json.dumps, record.candidates)))
 
 
 def test_an_answer_that_is_given_again_becomes_the_same_prompt_and_record_and_is_made_once() -> None:

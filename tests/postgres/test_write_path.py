@@ -482,7 +482,7 @@ def test_an_answer_to_what_a_front_end_instructs_is_remembered_by_nobody(instruc
     captured = captured_of(Next(Talk("ada", "s", (Exchange((), ""),)), 0, said, 1, answer), Scope(new_id()), bytes(32))
     asked = turn(captured.exchange_id, "s", 0, "user", said[1]["content"], chain=captured.digests[1])
     turns = [asked, turn(captured.exchange_id, "s", 1, "assistant", answer)]
-    assert _worth_keeping(turns, {}, replace(captured, retrieval=None)) == turns[:kept]
+    assert worth_keeping(turns, {}, replace(captured, retrieval=None)) == turns[:kept]
 
 
 STATE = "<environment_details>\n# Open Tabs\nsrc/app.ts\n</environment_details>"
@@ -504,7 +504,7 @@ def test_what_only_says_the_state_of_a_program_is_remembered_by_nobody(said: str
     exchange_id, talk = new_id(), Talk("ada", "s", (Exchange((), ""),))
     captured = captured_of(Next(talk, 0, ({"role": "user", "content": said},), 1, "y"), Scope(new_id()), bytes(32))
     turns = [turn(exchange_id, "s", 0, "user", said), turn(exchange_id, "s", 1, "assistant", "I look at the module.")]
-    assert _worth_keeping(turns, {}, replace(captured, retrieval=None)) == turns[-kept:]
+    assert worth_keeping(turns, {}, replace(captured, retrieval=None)) == turns[-kept:]
 
 
 async def test_examples_that_many_conversations_begin_with_are_remembered_of_the_first(workshop: Workshop) -> None:
