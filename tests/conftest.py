@@ -12,9 +12,10 @@ settings.load_profile("unhurried")
 
 
 def pytest_configure() -> None:
-    """Programs that tests start are told to end by SIGINT too, which a shell's `&` has all of them ignore."""
-    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Programs that tests start are told to end by SIGINT and SIGHUP too, which `&` and nohup have them ignore."""
+    for number, default in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, default)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -105,7 +105,12 @@ def parts(**given: Any) -> OwnParts:
     canaries = Canaries(_key, log, journal, metrics)
     own = replace(nothing, metrics=metrics, readiness=Readiness({}), journal=journal, canaries=canaries)
     own = replace(own, passages=Passages(metrics, None))
+    own = replace(own, forgets=cast(Any, SimpleNamespace(store=SimpleNamespace(waiting=_nothing_waits))))
     return replace(own, **given)
+
+
+async def _nothing_waits() -> list[UUID]:
+    return []
 
 
 @asynccontextmanager

@@ -402,7 +402,7 @@ async def test_what_a_killed_postgres_left_at_work_hinders_no_start(place: Path)
         try:
             (data.pg / "postmaster.pid").write_text(f"{os.getpid()}\n{data.pg}\n")
             await stop_leftovers(data, Journal(StringIO(), "text"))
-            assert at_work.wait(10) == -signal.SIGQUIT
+            assert at_work.wait(10) in (-signal.SIGQUIT, -signal.SIGKILL)  # by force where it does not end at once
             assert elsewhere.poll() is None
         finally:
             for process in (at_work, elsewhere):

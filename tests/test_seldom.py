@@ -227,7 +227,7 @@ async def test_what_each_request_asks_of_a_redis_that_is_away(caplog: pytest.Log
     capture = Capture(nothing, nothing, cast(Any, key), bounds, metrics)
     ledgers = Ledgers(nothing, nothing, nothing, nothing, metrics, nothing, str)
     working = WorkingContexts(cast(Any, SimpleNamespace(keys=key)))
-    writing = WritePath(cast(Any, SimpleNamespace(metrics=metrics, announcer=SimpleNamespace(announce=away))))
+    writing = WritePath(cast(Any, SimpleNamespace(metrics=metrics, keys=key, announcer=SimpleNamespace(announce=away))))
     done = cast(Any, SimpleNamespace(scope_id=1, scope_version=1))
     for number in range(LOOKS):
         await capture._remember(scope, nothing, known)
