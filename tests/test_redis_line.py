@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import tempfile
 import time
 from collections.abc import AsyncIterator
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from memory.adapters import redis_line
-from memory.adapters.redis_client import connect, refused
+from memory.adapters.redis_client import connect, faults, refused
 from memory.adapters.redis_line import Asks, Command, Line, Pooled, line_to
 from memory.errors import QueueUnavailable
 from tests.valkey_fixture import ValkeyServer
@@ -324,3 +325,28 @@ async def test_a_line_over_tcp(scripted: tuple[Scripted, Line]) -> None:
 )
 def test_a_fault_s_words_never_end_in_nothing(fault: Exception, words: str) -> None:
     assert str(refused("put", fault)) == words
+
+
+@pytest.mark.parametrize("fault", [None, ConnectionError("gone")])
+async def test_a_cancellation_that_the_client_loses_ends_who_was_cancelled(fault: Exception | None) -> None:
+    async def loses_it() -> None:  # as asyncio.wait_for of Python 3.11 does, by which redis-py sends
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
+        if fault is not None:
+            raise fault
+
+    async def asks() -> None:
+        with faults("ping"):
+            await loses_it()
+
+    asking = asyncio.create_task(asks())
+    await asyncio.sleep(0)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await asks()
+    with contextlib.suppress(QueueUnavailable), faults("ping"):  # its own time is no cancellation of who asks
+        async with asyncio.timeout(0.01):
+            await loses_it()

@@ -5,6 +5,7 @@ Refuses to retry by itself: what failed is said at once, and the caller has a sp
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -97,11 +98,22 @@ async def heard_on(client: Any, channel: str, silence_s: float) -> AsyncGenerato
 
 @contextmanager
 def faults(doing: str) -> Iterator[None]:
-    """Translate whatever the client, the socket or a time-out raises into QueueUnavailable. Never quotes a value."""
+    """Translate whatever the client, the socket or a time-out raises into QueueUnavailable. Never quotes a value.
+
+    Raises CancelledError where the client has lost one: redis-py sends by `asyncio.wait_for`, and that of Python 3.11
+    takes what was sent at that moment for the outcome. Who is told to end once would go on for ever.
+    """
+    task = asyncio.current_task()
+    cancelled = task.cancelling() if task is not None else 0
+    fault: Exception | None = None
     try:
         yield
     except (RedisError, RedisClusterException, OSError, TimeoutError) as exc:
-        raise refused(doing, exc) from exc
+        fault = exc
+    if task is not None and task.cancelling() > cancelled:
+        raise asyncio.CancelledError from fault
+    if fault is not None:
+        raise refused(doing, fault) from fault
 
 
 def refused(doing: str, reply: Exception) -> QueueUnavailable:
