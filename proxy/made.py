@@ -1,8 +1,8 @@
 """What is made of an answer: its block and the records of its candidates, once where the answer is given again.
 
 A question of many at once has one answer (`memory/read/answers.py`), and what it becomes in a prompt was a quarter of
-the calls that such a request made (decision 0027). What is made is held by the answer itself, and goes with it when something is
-erased. Pure.
+the calls that such a request made (decision 0027). What is made is held by the answer itself, and goes with it when
+something is erased. Pure.
 """
 
 from __future__ import annotations
