@@ -120,11 +120,9 @@ async def test_a_start_that_waits_for_a_store_says_for_what(
         assert len(levels) > LOOKS and levels.count("WARNING") == (after_s == 0.0), event
 
 
-def test_a_queue_that_a_worker_waits_for(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_queue_that_a_worker_waits_for(caplog: pytest.LogCaptureFixture) -> None:
     """Every fifth second of a night is five thousand times."""
-    times = iter((1.0, 7.0, 59.0, 62.0))
-    monkeypatch.setattr(asyncio, "get_running_loop", lambda: SimpleNamespace(time=lambda: next(times)))
-    nag = lanes.Nag()
+    nag = lanes.Nag(clock=iter((1.0, 7.0, 59.0, 62.0)).__next__)
     for _ in range(4):
         nag.say("waiting for the queue", QueueUnavailable("away"))
     assert said(caplog, "waiting for the queue") == 2

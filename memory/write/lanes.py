@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Final, Protocol
 
 from memory.errors import MemoryProxyFault
+from memory.seldom import Seldom
 from memory.write.meter import Meter
 
 log: Final = logging.getLogger(__name__)
@@ -67,21 +69,19 @@ def _by_turns(lanes: Sequence[str]) -> tuple[str, ...]:
 class Nag:
     """Says the same thing at most once in a while."""
 
-    def __init__(self, each_s: float = LOG_EACH_S) -> None:
-        self._each_s = each_s
-        self._next_s = 0.0
+    def __init__(self, each_s: float = LOG_EACH_S, clock: Callable[[], float] = time.monotonic) -> None:
+        self._each_s, self._clock = each_s, clock
+        self.reset()
 
     def say(self, text: str, fault: Exception | str) -> None:
         """Log a warning unless one was logged within the interval."""
-        now_s = asyncio.get_running_loop().time()
-        if now_s >= self._next_s:
-            self._next_s = now_s + self._each_s
+        if self._seldom.due():
             named = fault if isinstance(fault, str) else f"{type(fault).__name__}: {fault}".removesuffix(": ")
             log.warning("%s: %s", text, named)
 
     def reset(self) -> None:
         """Let the next one through."""
-        self._next_s = 0.0
+        self._seldom = Seldom(self._each_s, self._clock)
 
 
 class HeldLanes:
