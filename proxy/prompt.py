@@ -247,10 +247,12 @@ def _said(candidates: Sequence[Candidate], chat: ChatRequest, cut: Cut | None) -
     """What was recalled and is said by the request itself, word for word: told by another conversation of the same
     words, or by what its client sends otherwise than it was stored. A few words must be all of a message.
     """
+    recalled = [(one.memory_id, one.content.strip()) for one in candidates if one.admitted and not one.section]
+    if not recalled:
+        return frozenset()
     sent = [view.value for at, view in enumerate(chat.messages) if not is_cut(chat, cut, at)]
     texts = frozenset(text for message in sent for text in _as_quoted(message))
     whole = "\n".join(texts)
-    recalled = ((one.memory_id, one.content.strip()) for one in candidates if one.admitted and not one.section)
     return frozenset(
         memory_id for memory_id, said in recalled if said in texts or (len(said) >= SAID_CHARS_MIN and said in whole)
     )

@@ -173,7 +173,7 @@ class ChatRequest:
         """The last user message: what is asked; "" without text. Lone surrogates are U+FFFD: it can be encoded."""
         return _searchable(self.messages[self.newest_user]) if self.newest_user is not None else ""
 
-    @property
+    @cached_property
     def earlier_texts(self) -> tuple[str, ...]:
         """The ends of the last two texts said before it, oldest first: what a question may lean on. Of a user's without
         what a program brought.
