@@ -13,6 +13,7 @@ import pytest
 
 from proxy.__main__ import main
 from proxy.cli import beside
+from proxy.cli.become import hear_interrupts
 from proxy.cli.client import Client
 from proxy.cli.parser import build_parser
 from tests.test_cli_client import answering, whole
@@ -28,7 +29,9 @@ class Asked(BaseException):
 
 
 @pytest.fixture(autouse=True)
-def told(monkeypatch: pytest.MonkeyPatch) -> None:
+def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Whatever a command would ask or hand on is seen instead; a Ctrl-C that it holds back for that is let through."""
+
     def asks(client: Client, *given: Any) -> NoReturn:
         raise Asked(repr((client._base, client._headers, given[:3])))
 
@@ -39,6 +42,8 @@ def told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "execv", hands_on)
     monkeypatch.setattr(os, "execve", hands_on)
     monkeypatch.setattr(beside, "lock_holder", lambda _: "1")
+    yield
+    hear_interrupts()
 
 
 def effect(words: list[str], capsys: pytest.CaptureFixture[str]) -> str | None:
