@@ -111,7 +111,8 @@ class Remembering:
         finding = asyncio.create_task(self._conversation(asked, chat))
         under_way.append(finding)
         await asyncio.sleep(0)  # Redis is asked, and answers, before the vector takes a processor for some ms
-        embedding = await self._embedding(query, chat, rung) if searches else None
+        searched = parts.recaller.searched_by(query, chat.earlier_texts) if query else ""
+        embedding = await self._embedding(searched, rung) if searches else None
         if embedding is not None:
             under_way.append(embedding)
         if searches and asked.ask.as_of is None:
@@ -135,7 +136,7 @@ class Remembering:
         question = Question(
             scope=scope,
             text=query,
-            previous=chat.earlier_texts,
+            searched=searched,
             k=parts.settings.recall.candidates_max,
             now=asked.arrived_at,
             where=replace(where, exclude_session_id=_contained(conversation, summarises)),
@@ -158,11 +159,10 @@ class Remembering:
         restored = await self._styled(asked, conversation, question, restored)
         return await self._kept_too(asked, chat, replace(has, recall=recall, restored=restored), keeping, rung)
 
-    async def _embedding(self, query: str, chat: ChatRequest, rung: Rung) -> asyncio.Future[Vector] | None:
+    async def _embedding(self, searched: str, rung: Rung) -> asyncio.Future[Vector] | None:
         """The question's vector, under way; by words alone only where it is at hand, since that costs nothing."""
-        if rung == "lexical":
-            return self._parts.recaller.at_hand(query, chat.earlier_texts)
-        return await self._parts.recaller.embed(query, chat.earlier_texts)
+        recaller = self._parts.recaller
+        return recaller.at_hand(searched) if rung == "lexical" else await recaller.embed(searched)
 
     async def _styled(
         self, asked: Asked, conversation: Conversation, question: Question, restored: Restored

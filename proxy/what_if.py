@@ -109,7 +109,7 @@ class WhatIf:
         recall = Recall()
         if chat.query_text:
             question = self._question(captured, chat, asked, settings, holder, now)
-            embedding = await self._recaller.embed(question.text, question.previous)
+            embedding = await self._recaller.embed(question.searched)
             recall = await self._recaller.recall(question, embedding, DEADLINE_S)
             _refuse_faults(recall)
         recall = let_through(replace(recall, candidates=each_once((*restored, *recall.candidates))), holder)
@@ -146,7 +146,7 @@ class WhatIf:
         return Question(
             scope=captured.scope,
             text=chat.query_text,
-            previous=chat.earlier_texts,
+            searched=self._recaller.searched_by(chat.query_text, chat.earlier_texts),
             k=settings.recall.candidates_max,
             now=captured.arrived_at,
             where=where,

@@ -73,16 +73,18 @@ class Search:
         """
         recaller, holder = self._parts.recaller, await holder_for(caller, self._parts.keys)
         text = storable(asked.query)
+        searched = recaller.searched_by(text)
         question = Question(
             scope=caller.scope,
             text=text,
+            searched=searched,
             k=asked.k,
             now=caller.now,
             where=within(await self._where(caller, asked), holder),
             as_of=_as_of(asked.as_of, caller),
             strict=True,
         )
-        recall = await recaller.recall(question, await recaller.embed(text), DEADLINE_S)
+        recall = await recaller.recall(question, await recaller.embed(searched), DEADLINE_S)
         _refuse_faults(recall)
         recall = let_through(recall, holder)
         crossed = [c.memory_id for c in recall.candidates if c.visibility in ("project", "tenant")]
