@@ -161,6 +161,10 @@ class Server:
         with (self.root / "log").open("ab") as log:
             settings = {
                 "fsync": "on" if self.fsync else "off",
+                "autovacuum": "off",
+                "full_page_writes": "on" if self.fsync else "off",
+                "wal_level": "minimal",
+                "max_wal_senders": "0",
                 "shared_buffers": "64MB",
                 "max_wal_size": "256MB",
                 "listen_addresses": "",
