@@ -25,6 +25,7 @@ from mcp.client.stdio import StdioServerParameters, stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import CallToolResult, TextContent
 
+from proxy.__main__ import main
 from proxy.cli.mcp import OptionRefused, key_of
 from proxy.mcp_server.api_calls import Identity
 from tests.e2e.talk import tell
@@ -376,15 +377,25 @@ def started(*options: str, **env: str) -> subprocess.CompletedProcess[str]:
     ],
 )
 def test_what_would_open_a_door_or_cannot_be_is_refused_with_the_remedy(
-    service: Service, tmp_path: Path, options: tuple[str, ...], says: str
+    service: Service,
+    tmp_path: Path,
+    options: tuple[str, ...],
+    says: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.delenv("MEMORY_PROXY_KEY", raising=False)
     (tmp_path / "KEY").write_text("mp-1a2b3c4d-secret")
     (tmp_path / "EMPTY").write_text("")
     given = [str(tmp_path / one) if one in ("KEY", "EMPTY") else one for one in options]
     url = () if "--url" in given else ("--url", service.url)
-    done = started(*given, *url)
-    assert done.returncode in (1, 2) and says in done.stderr, done
-    assert "mp-1a2b3c4d-secret" not in done.stderr
+    try:
+        code: object = main(["mcp", *given, *url])
+    except SystemExit as refused:
+        code = refused.code
+    told = capsys.readouterr().err
+    assert code in (1, 2) and says in told
+    assert "mp-1a2b3c4d-secret" not in told
 
 
 @pytest.mark.long
