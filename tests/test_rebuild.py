@@ -156,6 +156,10 @@ class Recalls:
     def __init__(self) -> None:
         self.asked: list[Question] = []
 
+    def searched_by(self, text: str, _: object) -> str:
+        """Its own words."""
+        return text
+
     async def embed(self, *_: object) -> None:
         """No vector."""
 

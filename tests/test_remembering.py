@@ -114,6 +114,10 @@ class Finds:
     def __init__(self, world: World, *, erased: bool, else_: bool = False) -> None:
         self.world, self.erased, self.tenant = world, erased, new_id() if else_ else world.scope.tenant
 
+    def searched_by(self, text: str, _: object) -> str:
+        """Its own words."""
+        return text
+
     async def embed(self, *_: object) -> None:
         """No vector."""
 
