@@ -33,7 +33,7 @@ FIRST, LAST = datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 
     [
         (b"", "line 1 column 1 (character 0)"),
         (b'{"query": }', "line 1 column 11 (character 10)"),
-        (b'{\n "query": "x",\n}', "line 3 column 1"),
+        (b'{\n "query": x\n}', "line 2 column 11"),
         (b'{"query": "\xff"}', "not UTF-8 at byte 11"),
         (b'{"k": NaN}', "NaN is not a JSON number"),
         (b"[" * 100_000, "no JSON"),

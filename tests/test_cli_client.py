@@ -285,9 +285,10 @@ def test_a_reader_that_is_gone_is_no_fault_to_speak_of() -> None:
     reader, writer = os.pipe()
     os.close(reader)
     with answering(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body) as url:
-        for words, code in ((("tasks", "list", "--url", url), 1), (("--help",), 0)):
+        # What argparse shows it may write itself, and then it keeps the fault to itself (Python 3.11).
+        for words, codes in ((("tasks", "list", "--url", url), (1,)), (("--help",), (0, 1))):
             with started(*words, stdout=writer) as process:
-                assert process.wait(20) == code
+                assert process.wait(20) in codes
                 assert process.stderr is not None
                 assert process.stderr.read() == b""
     os.close(writer)

@@ -47,7 +47,7 @@ class IndexItem:
     source_ids: tuple[str, ...]
     event_ids: tuple[UUID, ...]
     windows: tuple[tuple[int, int], ...]
-    vectors: NDArray[np.float32]
+    vectors: NDArray[np.float32] = field(compare=False)
     version: int = 1
     created_at: datetime | None = None  # when it reached us: the order of what is said to have happened at one time
     speaker: str | None = None  # the name of who said it

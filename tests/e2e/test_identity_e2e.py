@@ -226,11 +226,14 @@ def test_cache_salt_is_set_on_the_other_generation_routes(keyed: Keyed, upstream
     assert through == salt_of(upstream)
 
 
+DEEP = b"[" * 100_000 + b"]" * 100_000
+
+
 @pytest.mark.parametrize(
     "body",
     [
         *(b"\xff\xfe{\x00", b"{broken", b"[]", b'{"a":1}{"b":2}', b"", b"\xef\xbb\xbf{}", '{"a":1}'.encode("utf-16")),
-        b'{"model":"fake-model","messages":[{"role":"user","content":"x"}],"deep":' + b"[" * 5000 + b"]" * 5000 + b"}",
+        b'{"model":"fake-model","messages":[{"role":"user","content":"x"}],"deep":' + DEEP + b"}",
     ],
     ids=lambda body: repr(body[:20]),
 )
