@@ -1,18 +1,27 @@
 -- name: lines_by_source
--- Which of these source ids the scope has.
+-- Which of these source ids the scope has. Each is looked up by itself: asked for together, all turns of a scope that
+-- seemed to hold next to nothing were read for each chunk (100,000: 157 ms, and now 3).
 -- $1 tenant uuid, $2 scope_id int8, $3 source_ids text[]
 -- Uses: turns_source. Rows: event_id, session_id, exchange_id, source_id, line_digest, sensitivity, recorded_at.
-SELECT event_id, session_id, exchange_id, source_id, line_digest, sensitivity, recorded_at
-FROM turns
-WHERE tenant_id = $1 AND scope_id = $2 AND source_id = ANY ($3);
+SELECT t.*
+FROM unnest($3::text[]) AS w (source_id)
+CROSS JOIN LATERAL (
+    SELECT event_id, session_id, exchange_id, source_id, line_digest, sensitivity, recorded_at
+    FROM turns
+    WHERE tenant_id = $1 AND scope_id = $2 AND source_id = w.source_id
+    LIMIT 1) t;
 
 -- name: lines_by_digest
--- Which lines without a source id the scope has, by the digest of all of the line.
+-- Which lines without a source id the scope has, by the digest of all of the line; each looked up by itself.
 -- $1 tenant uuid, $2 scope_id int8, $3 digests bytea[]
 -- Uses: turns_line. Rows: event_id, session_id, exchange_id, source_id, line_digest, sensitivity, recorded_at.
-SELECT event_id, session_id, exchange_id, source_id, line_digest, sensitivity, recorded_at
-FROM turns
-WHERE tenant_id = $1 AND scope_id = $2 AND line_digest = ANY ($3) AND source_id IS NULL;
+SELECT t.*
+FROM unnest($3::bytea[]) AS w (line_digest)
+CROSS JOIN LATERAL (
+    SELECT event_id, session_id, exchange_id, source_id, line_digest, sensitivity, recorded_at
+    FROM turns
+    WHERE tenant_id = $1 AND scope_id = $2 AND line_digest = w.line_digest AND source_id IS NULL
+    LIMIT 1) t;
 
 -- name: chunk_known
 -- A chunk of an import that is stored.
