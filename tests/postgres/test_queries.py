@@ -33,6 +33,7 @@ SERVED = [name for name in QUERIES if name not in OWNER_ONLY and "catalogue" not
 SOME_OF_A_SCOPE = (
     "lines_by_source",
     "lines_by_digest",
+    "working_state",
 )
 # What ANALYZE says of a store of so many scopes; 200 of whatever is asked for, as a plan made for its arguments knows.
 OF_MANY_SCOPES = """

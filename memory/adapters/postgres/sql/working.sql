@@ -11,6 +11,7 @@ SELECT v.version, v.rebuild_version, s.next_seq,
                SELECT memory_id, session_id, kind
                FROM memories
                WHERE tenant_id = $1 AND scope_id = $2 AND changed_version > $4
+               ORDER BY changed_version
                OFFSET 0) m
            CROSS JOIN LATERAL (
                SELECT source_id
