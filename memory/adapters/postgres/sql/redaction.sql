@@ -87,11 +87,12 @@ WHERE tenant_id = $1 AND derived_id = $2 AND derived_kind = 'memory' AND source_
 -- Uses: turns_pkey. Rows: none.
 UPDATE turns
 SET cleaned_by = $3
-WHERE tenant_id = $1 AND event_id = ANY ($2) AND cleaned_by <> $3;
+WHERE tenant_id = $1 AND event_id = ANY (ARRAY(SELECT unnest($2::uuid[]))) AND cleaned_by <> $3;
 
 -- name: memories_to_redact
 -- Versions of the memories of a scope behind a cursor, oldest first; `due`: not cleaned by these rules, and not sealed
--- (what is sealed is cleaned whenever it is loaded).
+-- (what is sealed is cleaned whenever it is loaded). Those of each are looked up by itself, here and below: joined to a page
+-- of them, all of a scope that seemed to hold next to nothing were read for it.
 -- $1 tenant uuid, $2 scope_id int8, $3 created_at timestamptz, $4 memory_id uuid, $5 limit int8, $6 mark text,
 -- $7 again bool
 -- Uses: memories_recent, memory_versions_pkey. Rows: memory_id, created_at, kind, current, version, due, content,
@@ -103,7 +104,7 @@ FROM (SELECT memory_id, created_at, kind, version
       WHERE tenant_id = $1 AND scope_id = $2 AND (created_at, memory_id) > ($3, $4)
       ORDER BY created_at, memory_id
       LIMIT $5) m
-JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = m.memory_id
+CROSS JOIN LATERAL (SELECT * FROM memory_versions WHERE tenant_id = $1 AND memory_id = m.memory_id OFFSET 0) v
 ORDER BY m.created_at, m.memory_id, v.version;
 
 -- name: rewrite_version
@@ -121,7 +122,8 @@ WHERE tenant_id = $1 AND memory_id = $2 AND version = $3 AND sensitivity IN ('pu
 UPDATE memory_versions v
 SET cleaned_by = $4
 FROM unnest($2::uuid[], $3::int4[]) AS w (memory_id, version)
-WHERE v.tenant_id = $1 AND v.memory_id = w.memory_id AND v.version = w.version AND v.cleaned_by <> $4;
+WHERE v.tenant_id = $1 AND v.memory_id = ANY (ARRAY(SELECT unnest($2::uuid[]))) AND v.memory_id = w.memory_id
+  AND v.version = w.version AND v.cleaned_by <> $4;
 
 -- name: drop_version_vectors
 -- The vectors of a version: its text is another one now.
@@ -142,9 +144,10 @@ WHERE tenant_id = $1 AND memory_id = $2;
 -- What these memories state.
 -- $1 tenant uuid, $2 memory_ids uuid[]
 -- Uses: facts_pkey. Rows: memory_id, subject, object.
-SELECT memory_id, subject, object
-FROM facts
-WHERE tenant_id = $1 AND memory_id = ANY ($2);
+SELECT f.memory_id, f.subject, f.object
+FROM unnest($2::uuid[]) AS w (memory_id)
+CROSS JOIN LATERAL (
+    SELECT memory_id, subject, object FROM facts WHERE tenant_id = $1 AND memory_id = w.memory_id LIMIT 1) f;
 
 -- name: fact_under
 -- The rest of what a memory states, and whether under these words another states the same already, or is the one of its
@@ -174,9 +177,10 @@ WHERE tenant_id = $1 AND memory_id = $2;
 -- What these memories are for.
 -- $1 tenant uuid, $2 memory_ids uuid[]
 -- Uses: procedures_pkey. Rows: memory_id, trigger.
-SELECT memory_id, trigger
-FROM procedures
-WHERE tenant_id = $1 AND memory_id = ANY ($2);
+SELECT p.memory_id, p.trigger
+FROM unnest($2::uuid[]) AS w (memory_id)
+CROSS JOIN LATERAL (
+    SELECT memory_id, trigger FROM procedures WHERE tenant_id = $1 AND memory_id = w.memory_id LIMIT 1) p;
 
 -- name: rewrite_trigger
 -- What a procedure is for, as these rules leave it. Where others are for the same by now it is the next wording of that,
