@@ -11,7 +11,9 @@ from uuid import UUID
 import pytest
 
 from memory.adapters.postgres.budgets import Budgets
+from memory.adapters.postgres.database import Transaction
 from memory.adapters.postgres.import_store import ImportStore
+from memory.adapters.postgres.queries import Query
 from memory.ids import new_id
 from memory.model import Committed, NewMemory, Scope
 from memory.stored import MemoryChange, MemoryRecord
@@ -314,3 +316,19 @@ def summed_up(text: str, *event_ids: UUID) -> NewMemory:
     _, (item,) = chunk(Scope(new_id(), "ada"), [("s", text, None)])
     made = memory_of(item.turn, kind="summary", source_turns=event_ids)
     return dataclasses.replace(made, memory_id=new_id(), content_key=digest("sum", text))
+
+
+async def test_what_a_chunk_asks_is_not_planned_for_the_turns_at_hand(
+    store: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By these all of a scope is read that seems to hold little: 100,000 rows for 64 lines, six times."""
+    await send(store, "first")
+    modes, fetch = dict[str, str](), Transaction.fetch
+
+    async def seen(tx: Transaction, query: str | Query, *arguments: Any) -> list[Any]:
+        modes[str(query)] = await tx._connection.fetchval("SHOW plan_cache_mode")
+        return await fetch(tx, query, *arguments)
+
+    monkeypatch.setattr(Transaction, "fetch", seen)
+    await send(store, "second", 1)
+    assert {modes[name] for name in ("turns_to_replace", "memories_of_turns")} == {"force_generic_plan"}

@@ -135,7 +135,7 @@ class ImportStore:
             return Committed(ScopeId(0), 0, 0, False, len(items)), _all_forgotten(items)
         place = Place(tenant, scope_id, subject_id, chunk.exchange_id, now)
         try:
-            async with self._database.transaction(tenant, [scope_id], within_ms=batch.COMMIT_MS) as tx:
+            async with self._database.transaction(tenant, [scope_id], within_ms=batch.COMMIT_MS, generic=True) as tx:
                 await hold_fence(tx, lane, fence)
                 known = await tx.row("chunk_known", tenant, chunk.import_id, chunk.chunk)
                 if known is not None:
