@@ -94,6 +94,17 @@ def test_a_whole_export_is_written(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "2 lines" in capsys.readouterr().err
 
 
+def test_an_export_to_a_file_says_how_far_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("proxy.cli.data._SHOWN_EACH_S", 0.0)
+    with answering(NDJSON + CHUNK + CHUNK + b"0\r\n\r\n") as url:
+        assert main(["export", str(tmp_path / "out.ndjson"), "--url", url]) == 0
+        assert capsys.readouterr().err == "1 lines\n2 lines\n"
+        assert main(["export", "-", "--url", url]) == 0
+        assert capsys.readouterr().err == "2 lines\n"
+
+
 def test_half_a_file_is_not_taken_for_a_whole_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     with answering(b"HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nhalf") as url:
         assert main(["artifacts", "get", "a", "-o", str(tmp_path / "file"), "--url", url]) == 1

@@ -87,17 +87,22 @@ def run_import(options: argparse.Namespace) -> int:
 
 @_failing_kindly
 def run_export(options: argparse.Namespace) -> int:
-    """Write the scope's lines."""
+    """Write the scope's lines; to a file, with how many there are so far."""
     if options.everything:
         refuse_unheeded(options, "an export of one scope; --everything has all of the user's", "project", "agent")
     with ExitStack() as stack:
+        progress = Progress()
+        stack.callback(progress.clear)
         file = None if options.file == "-" else stack.enter_context(whole_file(Path(options.file)))
         write: Callable[[bytes], object] = show_raw if file is None else file.write
-        count = 0
+        count, shown = 0, time.monotonic()
         path = "/memory/v1/export?of=user" if options.everything else "/memory/v1/export"
         for raw in Client(options).lines("GET", path):
             write(raw)
             count += 1
+            if file is not None and time.monotonic() - shown >= _SHOWN_EACH_S:
+                shown = time.monotonic()
+                progress.say(f"{count} lines")
     sys.stderr.write(f"{count} lines\n")
     return 0
 
