@@ -238,6 +238,13 @@ class LoadMetrics:
             registry=own,
         )
         self.recall_answers = Tally(answers)
+        self.dependency_away = Gauge(
+            "memory_proxy_dependency_away",
+            "Proxy workers to which a dependency does not answer.",
+            ["dependency"],
+            registry=own,
+            multiprocess_mode="livesum",
+        )
         self.breaker_open = Gauge(
             "memory_proxy_breaker_open",
             "Processes that leave a dependency alone.",

@@ -1,4 +1,4 @@
-"""Readiness: what each dependency says of itself in, the answer of /memory/ready out.
+"""Readiness: what each dependency says of itself in, the answer of /memory/ready and a gauge that says the same out.
 
 503 only before the first complete start and while draining; after that 200 with `ok` or `degraded`, since a memory
 fault must not take the service out of rotation (DESIGN section 2). Probes run in the background, never in the request.
@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from memory.errors import MemoryProxyFault
+from memory.telemetry import Metrics
 
 log = logging.getLogger("memory_proxy.readiness")
 PROBE_EVERY_S: Final = 2.0
@@ -35,9 +36,10 @@ class Readiness:
     process took the place of one that had died or was replaced.
     """
 
-    def __init__(self, probes: Mapping[str, Probe], *, begun: bool = False) -> None:
+    def __init__(self, probes: Mapping[str, Probe], metrics: Metrics, *, begun: bool = False) -> None:
         now = datetime.now(UTC)
         self._probes = probes
+        self._away = metrics.dependency_away
         self._seen = {name: Dependency(False, now, "not asked yet") for name in probes}
         self.started = False
         self.begun = begun
@@ -61,6 +63,7 @@ class Readiness:
             ok = error is None
             since = before.since if before.ok == ok else datetime.now(UTC)
             self._seen[name] = Dependency(ok, since, error)
+            self._away.labels(name).set(not ok)
 
     async def _ask(self, probe: Probe) -> str | None:
         try:

@@ -103,7 +103,7 @@ def parts(**given: Any) -> OwnParts:
     metrics, log = Metrics(), Written()
     journal = Journal(log, metrics)
     canaries = Canaries(_key, log, journal, metrics)
-    own = replace(nothing, metrics=metrics, readiness=Readiness({}), journal=journal, canaries=canaries)
+    own = replace(nothing, metrics=metrics, readiness=Readiness({}, metrics), journal=journal, canaries=canaries)
     own = replace(own, passages=Passages(metrics, None))
     own = replace(own, forgets=cast(Any, SimpleNamespace(store=SimpleNamespace(waiting=_nothing_waits))))
     return replace(own, **given)

@@ -366,7 +366,7 @@ async def test_a_worker_does_not_wait_for_the_hints_of_each_exchange_while_redis
 async def test_readiness_tells_that_a_dependency_is_left_alone_though_it_answers_a_ping() -> None:
     one, store = breaker(Clock()), Store()
     store.away = True
-    readiness = Readiness({"postgres": both(_answers, one)})
+    readiness = Readiness({"postgres": both(_answers, one)}, Metrics())
     readiness.started = True
     await readiness.probe()
     assert readiness.answer()[1]["status"] == "ok"
@@ -403,7 +403,8 @@ async def test_readiness_goes_on_where_one_probe_fails_in_a_way_nobody_foresaw(
         if not well:
             raise StoreUnavailable("away")
 
-    readiness = Readiness({"postgres": is_away, "queue": fails, "upstream": _answers})
+    metrics = Metrics()
+    readiness = Readiness({"postgres": is_away, "queue": fails, "upstream": _answers}, metrics)
     readiness.started = True
     await readiness.probe()
     well = False
@@ -416,6 +417,14 @@ async def test_readiness_goes_on_where_one_probe_fails_in_a_way_nobody_foresaw(
         "upstream": None,
     }
     assert [record.exc_info is not None for record in caplog.records] == [True], "said once, with its place"
+
+    def away(dependency: str) -> float | None:
+        return metrics.registry.get_sample_value("memory_proxy_dependency_away", {"dependency": dependency})
+
+    assert [away(name) for name in dependencies] == [1, 1, 0], "a scrape tells, though nobody asks"
+    well = True
+    await readiness.probe()
+    assert [away(name) for name in dependencies] == [0, 0, 0]
 
 
 async def _answers() -> None:

@@ -223,6 +223,12 @@ def test_alerts_have_names_of_their_own_and_the_ones_that_matter_are_there() -> 
     assert set(wanted.split()) <= set(names)
 
 
+def test_a_store_that_is_away_wakes_somebody_though_nobody_asks_it() -> None:
+    """Breakers and shares of requests move with requests alone: an idle service looked well for a whole night."""
+    (rule,) = (rule for rule in RULES if "memory_proxy_dependency_away" in rule["expr"])
+    assert rule["labels"]["severity"] == "page" and "by (instance, dependency)" in rule["expr"]
+
+
 def test_answers_that_fail_wake_somebody_whoever_failed() -> None:
     """An upstream that answers is no upstream failure, also where it answers 500 to everybody."""
     (rule,) = (rule for rule in RULES if 'status="5xx"' in rule["expr"])

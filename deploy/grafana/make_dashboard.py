@@ -244,8 +244,9 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
             Panel(
                 "Left alone",
                 "short",
-                "Processes that leave a dependency alone since it failed, how often that began, calls not made.",
+                "Processes that do not find a dependency, that leave it alone; how often that began; calls not made.",
                 (
+                    ("{{dependency}} away", gauge("dependency_away", "sum", "dependency")),
                     ("{{part}}", gauge("breaker_open", "sum", "part")),
                     ("trips of {{part}}", rate("breaker_trips_total", "part")),
                     ("not asked: {{part}}", rate("breaker_refused_total", "part")),

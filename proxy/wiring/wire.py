@@ -345,6 +345,7 @@ def _readiness(base: Base, models: ServedModels) -> Readiness:
             "embedder": both(kept.embedder.ping, breakers.embedder),
             "upstream": models.ping,
         },
+        base.metrics,
         begun=not base.keyed and (kept.run / BEGUN).exists(),  # who has keys is let in once they were read here
     )
 
