@@ -7,14 +7,17 @@ import contextlib
 import tempfile
 import time
 from collections.abc import AsyncIterator
+from ipaddress import ip_address
 from pathlib import Path
 
 import pytest
+from cryptography import x509
 
 from memory.adapters import redis_line
 from memory.adapters.redis_client import connect, faults, refused
 from memory.adapters.redis_line import Asks, Command, Line, Pooled, line_to
 from memory.errors import QueueUnavailable
+from tests.certificate import self_signed
 from tests.valkey_fixture import ValkeyServer
 
 LONG_S = 30.0
@@ -350,3 +353,26 @@ async def test_a_cancellation_that_the_client_loses_ends_who_was_cancelled(fault
     with contextlib.suppress(QueueUnavailable), faults("ping"):  # its own time is no cancellation of who asks
         async with asyncio.timeout(0.01):
             await loses_it()
+
+
+async def test_certificates_that_are_renewed_are_read_without_a_restart(tmp_path: Path) -> None:
+    """A connection object lives as long as its process, and redis-py had it read its files once."""
+    here = x509.IPAddress(ip_address("127.0.0.1"))
+
+    async def answers(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            while said := await reader.read(4096):
+                writer.write(b"+OK\r\n" * said.count(b"*"))
+            writer.close()
+
+    client, port = None, 0
+    for _ in range(2):  # under the same name each time
+        tls, file = self_signed(tmp_path, here)
+        server = await asyncio.start_server(answers, "127.0.0.1", port, ssl=tls)
+        port = server.sockets[0].getsockname()[1]
+        client = client or connect(f"rediss://127.0.0.1:{port}?ssl_ca_certs={file}", connections_max=1)
+        assert await client.execute_command("SET", "k", 1)
+        server.close()
+        await client.connection_pool.disconnect()
+    assert client is not None
+    await client.aclose()

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from redis.asyncio import BlockingConnectionPool, Redis, RedisCluster
-from redis.asyncio.connection import parse_url
+from redis.asyncio.connection import SSLConnection, parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ReadOnlyError, RedisClusterException, RedisError
@@ -24,6 +24,17 @@ _REPLIES = frozenset(
     ("decode_responses", "encoding", "encoding_errors", "legacy_responses", "protocol", "retry_on_error")
 )
 """Options that say what a reply looks like. One in the URL goes before ours."""
+
+
+class _Tls(SSLConnection):
+    """Reads its certificate files for each connection, not once in its life: they are renewed while a service runs, and
+    a client's may be good for a day.
+    """
+
+    def _connection_arguments(self) -> Mapping[str, Any]:
+        self.ssl_context.context = None
+        arguments: Mapping[str, Any] = super()._connection_arguments()
+        return arguments
 
 
 def connect(url: str, *, cluster: bool = False, timeout_s: float = 5.0, connections_max: int = 64) -> Client:
@@ -48,6 +59,8 @@ def connect(url: str, *, cluster: bool = False, timeout_s: float = 5.0, connecti
             return RedisCluster.from_url(url, **options)
         options["retry_on_error"] = [ReadOnlyError]  # no retry is left: closed, and raised
         pool = BlockingConnectionPool.from_url(url, timeout=timeout_s, **options)
+        if issubclass(pool.connection_class, SSLConnection):
+            pool.connection_class = _Tls
         pool.make_connection()  # type: ignore[no-untyped-call]  # it looks at options by name
     except (RedisError, RedisClusterException) as exc:
         raise ConfigInvalid(f"redis.url or redis.cache_url cannot be used: {exc}") from None
