@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
+import ssl
 import struct
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -150,6 +151,8 @@ class Upstream:
         try:
             answer = await self._pool.send(method, self._base_path + rooted(target), headers, sent)
         except OSError as exc:  # TimeoutError and AnswerBroken are
+            if isinstance(exc, ssl.SSLCertVerificationError):
+                raise UpstreamUnreachable(f"the certificate of vLLM at {self.base}: {exc.verify_message}") from exc
             why = exc if isinstance(exc, AnswerBroken) else type(exc).__name__
             raise UpstreamUnreachable(
                 f"vLLM at {self.base} does not answer ({why}); is it running, and is upstream.url right?"

@@ -6,17 +6,21 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 from aiohttp import web
+from cryptography import x509
 from multidict import CIMultiDict
 
+from memory.errors import UpstreamUnreachable
 from memory.passage import AT_HAND, Facts, Passage
 from memory.telemetry import Metrics
 from proxy.answering import Answering
 from proxy.relay import Upstream, pass_through
+from tests.certificate import self_signed
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 TOKEN = b'data: {"choices":[{"delta":{"content":"a"}}]}\n\n'
@@ -433,4 +437,15 @@ async def test_a_websocket_finds_a_host_whose_name_is_no_ascii() -> None:
         "http://b\u00fccher.test:8000", api_key=None, replace_auth=False, connect_timeout_s=5, keepalive_s=4
     )
     assert str(upstream.url("/x%2Fy")) == "http://xn--bcher-kva.test:8000/x%2Fy"
+    await upstream.close()
+
+
+async def test_a_certificate_that_does_not_hold_is_told_and_not_that_vllm_is_away(tmp_path: Path) -> None:
+    tls, _ = self_signed(tmp_path, x509.DNSName("vllm.test"))
+    server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0, ssl=tls)
+    here = f"https://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    upstream = Upstream(here, api_key=None, replace_auth=False, connect_timeout_s=5, keepalive_s=4)
+    with pytest.raises(UpstreamUnreachable, match=f"^the certificate of vLLM at {here}: self-signed certificate$"):
+        await upstream.send("GET", "/health", [], None)
+    server.close()
     await upstream.close()
