@@ -8,6 +8,7 @@ to the spool so, and by it to the queue once more.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from types import TracebackType
 from typing import Any, Final
 
@@ -48,3 +49,10 @@ def unheard(task: asyncio.Future[Any]) -> None:
     """A done callback: what outlives whoever waited for it may fail unseen, its fault was answered for by then."""
     if not task.cancelled():
         task.exception()
+
+
+async def rested(woken: asyncio.Event, seconds: float) -> None:
+    """Until this is set, so long at most."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await woken.wait()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from memory.adapters.postgres.database import Database
 from memory.adapters.postgres.document_store import DocumentStore
 from memory.adapters.postgres.scopes import Scopes
@@ -10,8 +12,10 @@ from memory.write.documents_loop import DocumentsLoop
 from memory.write.seams import WriteParts
 
 
-def documents_loop(database: Database, scopes: Scopes, table: str, parts: WriteParts) -> DocumentsLoop:
-    """Built on what stores exchanges; `table` holds the vectors."""
+def documents_loop(
+    database: Database, scopes: Scopes, table: str, parts: WriteParts, asked: asyncio.Event
+) -> DocumentsLoop:
+    """Built on what stores exchanges; `table` holds the vectors. `asked` is set where something may wait."""
     store = DocumentStore(database, scopes, table)
     storing = Documents(
         DocumentParts(
@@ -29,4 +33,4 @@ def documents_loop(database: Database, scopes: Scopes, table: str, parts: WriteP
             lives=parts.lives,
         )
     )
-    return DocumentsLoop(store, storing, parts.metrics, parts.clock)
+    return DocumentsLoop(store, storing, parts.metrics, parts.clock, asked)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 from uuid import UUID
 
 import numpy as np
@@ -15,6 +15,9 @@ from numpy.typing import NDArray
 
 from memory.model import Candidate, Vector
 from policies.admission import Features, Verdict
+
+ASKED: Final = b"asked"
+"""What is announced where an erasure or an upload was asked for: memory workers look at once."""
 
 
 class Embedder(Protocol):

@@ -277,9 +277,10 @@ async def jobs(shared: Shared, parts: WriteParts, closing: contextlib.AsyncExitS
     closing.push_async_callback(at_night.close)
     nights = consolidation(settings, at_night, shared.embedder, shared.languages, metrics, shared.holder, shared.table)
     measurer = Leadership(database, HYGIENE, shared.holder)
+    erasure_asked, upload_asked = asyncio.Event(), asyncio.Event()
     found: dict[str, Job] = {
         "retention": partial(keep_dropping_expired, shared.store, settings.replay.retention_days),
-        "documents": documents_loop(shared.database, shared.scopes, shared.table, parts).run,
+        "documents": documents_loop(database, shared.scopes, shared.table, parts, upload_asked).run,
         "files": partial(keep_collecting_files, BlobKeeper(database, blobs_of(settings))),
         "extraction": partial(keep_extracting, settings, ExtractionStore(database, shared.table), parts, shared.hot),
         "hygiene": partial(keep_measuring, HygieneStore(database), measurer, parts.redactor, metrics),
@@ -291,9 +292,10 @@ async def jobs(shared: Shared, parts: WriteParts, closing: contextlib.AsyncExitS
     }
     erasing, signals = await erasures(shared, parts, closing)
     contexts = (parts.working,) if parts.working is not None else ()
-    follower = Follower(signals, shared.holder, shared.scopes, parts.keys, None, contexts)
+    wakes = (erasure_asked, upload_asked)
+    follower = Follower(signals, shared.holder, shared.scopes, parts.keys, None, contexts, wakes)
     leader = Leadership(database, ERASURE, shared.holder)
-    found["erasure"] = partial(keep_erasing, erasing.parts.store, leader, erasing)
+    found["erasure"] = partial(keep_erasing, erasing.parts.store, leader, erasing, erasure_asked)
     found["hearing of erasures"] = follower.follow
     if settings.episode.enabled:
         store, leader = PostgresEpisodes(database, shared.table), Leadership(database, EPISODES, shared.holder)

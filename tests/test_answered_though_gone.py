@@ -68,7 +68,7 @@ def own(store: Any) -> dict[str, Any]:
         "redactor": SimpleNamespace(redact=lambda text: SimpleNamespace(text=text)),
         "windows": SimpleNamespace(offsets=lambda text: [(0, len(text))]),
         "embedder": SimpleNamespace(embed_documents=vectors),
-        "tells": SimpleNamespace(changed=nothing),
+        "tells": SimpleNamespace(changed=nothing, asked=nothing),
         "tasks": store,
         "records": store,
         "artifacts": SimpleNamespace(store=store),

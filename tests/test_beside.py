@@ -144,7 +144,7 @@ class Broken:
 async def test_an_upload_or_a_look_outside_that_meets_a_defect_is_counted_and_the_loop_goes_on(what: str) -> None:
     broken, metrics = cast(Any, Broken()), Metrics()
     if what == "documents":
-        run = DocumentsLoop(broken, broken, metrics, lambda: datetime.now(UTC)).run
+        run = DocumentsLoop(broken, broken, metrics, lambda: datetime.now(UTC), asyncio.Event()).run
     else:
         looks = LooksBehind(broken, broken, broken, metrics, lambda: datetime.now(UTC))
         for _ in range(2):

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any, cast
 from uuid import UUID
 
 import pytest
@@ -13,11 +15,15 @@ import pytest
 from memory.adapters.redis_client import connect
 from memory.adapters.redis_erase import RedisErase
 from memory.chain import Digest, chain
+from memory.erasure import loop as erase_loop
 from memory.erasure.follower import Follower, HoldsIndexes, Word
 from memory.errors import EnvelopeUnreadable, QueueUnavailable
 from memory.ids import new_id
 from memory.keys import KeyRing, WrappedKey
 from memory.read.entries import EntryCache
+from memory.read.tell import Tells
+from memory.telemetry import Metrics
+from memory.write.documents_loop import DocumentsLoop
 from tests.key_table import Table
 from tests.test_conversation import KEY, SCOPE, Client, said
 from tests.valkey_fixture import ValkeyServer
@@ -157,3 +163,50 @@ async def test_a_process_that_lives_and_cannot_hear_yet_is_waited_for(erase: Red
     finally:
         await deaf.close()
     assert await erase.living() == set(), "and not once it has ended"
+
+
+async def test_who_goes_through_with_what_is_asked_for_is_woken_by_who_asks(erase: RedisErase, admin: Any) -> None:
+    """And where it hears again, since it may have missed that somebody asked."""
+    woken = asyncio.Event()
+    follower = Follower(erase, "tester", Scopes(), KeyRing(Table(), bytes(32)), None, (), (woken,))
+    task = asyncio.create_task(follower.follow())
+    try:
+        for _ in range(2):
+            await until(lambda: _listeners(admin))
+            await asyncio.wait_for(woken.wait(), 10)
+            woken.clear()
+            await Tells(cast(Any, None), cast(Any, None), erase).asked()
+            await asyncio.wait_for(woken.wait(), 10)
+            woken.clear()
+            await admin.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
+
+
+@pytest.mark.parametrize("loop", ["erasures", "uploads"])
+async def test_who_waits_for_work_looks_at_once_when_it_is_asked_for(
+    loop: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also where that is said while it looks, and has found nothing yet."""
+    monkeypatch.setattr(erase_loop, "POLL_S", 60.0)
+    asked, looks = asyncio.Event(), asyncio.Queue[None]()
+
+    async def nothing(*_: object) -> Any:
+        looks.put_nowait(None)
+        await asyncio.sleep(0)
+        return [] if loop == "erasures" else None
+
+    metrics, store = Metrics(), cast(Any, SimpleNamespace(waiting=nothing, take=nothing))
+    erasing = cast(Any, SimpleNamespace(parts=SimpleNamespace(metrics=metrics)))
+    uploads = DocumentsLoop(store, cast(Any, None), metrics, lambda: datetime.now(UTC), asked, poll_s=60.0)
+    run = uploads.run() if loop == "uploads" else erase_loop.keep_erasing(store, cast(Any, None), erasing, asked)
+    task = asyncio.create_task(run)
+    try:
+        async with asyncio.timeout(10):
+            for _ in range(3):
+                await looks.get()
+                asked.set()  # at once: it has not come to its rest
+    finally:
+        task.cancel()
+        await asyncio.wait([task])

@@ -202,7 +202,9 @@ async def test_erasures_that_cannot_go_on(caplog: pytest.LogCaptureFixture, monk
 
     erasing = SimpleNamespace(parts=SimpleNamespace(metrics=Metrics(CollectorRegistry())), run=stops)
     store, leader = SimpleNamespace(waiting=waiting), SimpleNamespace(lead=leads, resign=resigns)
-    task = asyncio.create_task(loop.keep_erasing(cast(Any, store), cast(Any, leader), cast(Any, erasing)))
+    task = asyncio.create_task(
+        loop.keep_erasing(cast(Any, store), cast(Any, leader), cast(Any, erasing), asyncio.Event())
+    )
     while asked < 2 * LOOKS:
         await asyncio.sleep(0.001)
     task.cancel()

@@ -1,6 +1,6 @@
 """What erasure does in Redis: processes that say they live and what they hold, and keys and entries that go.
 
-    mp:h:erased (channel)        what every process must let go of, as JSON: ids only
+    mp:h:erased (channel)        what every process must let go of, as JSON: ids only; or that work was asked for
     mp:h:alive:<process>         set while the process lives, ALIVE_S
     mp:h:{erasure}:ok:<round>    by process: how many of the forgotten ids it still held, before it let go of them
 

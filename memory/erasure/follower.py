@@ -19,6 +19,7 @@ from typing import Any, Final, Protocol
 from uuid import UUID
 
 from memory.errors import QueueUnavailable, StoreUnavailable
+from memory.ports import ASKED
 from memory.telemetry import event
 
 log: Final = logging.getLogger("memory_proxy.erasure")
@@ -110,7 +111,7 @@ class Word:
 
 
 class Follower:
-    """Follows erasures for one process. `indexes` None: it holds none."""
+    """Follows erasures for one process. `indexes` None: it holds none. `wakes`: set where work was asked for."""
 
     def __init__(
         self,
@@ -120,6 +121,7 @@ class Follower:
         keys: HoldsKeys,
         indexes: HoldsIndexes | None,
         queries: Sequence[HoldsQueries] = (),
+        wakes: Sequence[asyncio.Event] = (),
     ) -> None:
         self._signals = signals
         self._process = process
@@ -127,6 +129,7 @@ class Follower:
         self._keys = keys
         self._indexes = indexes
         self._queries = queries
+        self._wakes = wakes
 
     async def follow(self) -> None:
         """For ever; run as a task."""
@@ -135,7 +138,9 @@ class Follower:
             while True:
                 with contextlib.suppress(QueueUnavailable):
                     async for raw in self._signals.listen(self._hears):
-                        if raw is not None and (word := Word.unpacked(raw)) is not None:
+                        if raw == ASKED:
+                            self._wake()
+                        elif raw is not None and (word := Word.unpacked(raw)) is not None:
                             await self.heard(word)
                 await asyncio.sleep(_AGAIN_S)
         finally:
@@ -143,8 +148,13 @@ class Follower:
             with contextlib.suppress(QueueUnavailable):
                 await self._signals.say_gone(self._process)
 
+    def _wake(self) -> None:
+        for woken in self._wakes:
+            woken.set()
+
     def _hears(self) -> None:
-        """Let go of what may have been erased while nothing was heard here."""
+        """Let go of what may have been erased while nothing was heard here, and look for what was asked for."""
+        self._wake()
         self._keys.drop_subjects()
         self._keys.drop_salts()
         for held_of_queries in self._queries:

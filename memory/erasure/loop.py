@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator
 from typing import Final, Protocol
 from uuid import UUID
 
+from memory.bounded import rested
 from memory.erasure.job import Erasing
 from memory.erasure.ports import EraseStore
 from memory.errors import LeaseLost, MemoryProxyFault
@@ -22,7 +23,8 @@ from memory.telemetry import event, place_of
 
 log: Final = logging.getLogger("memory_proxy.erasure")
 LEASE_S: Final = 15.0
-POLL_S: Final = 0.25
+POLL_S: Final = 2.0
+"""Who asks says so; this is for what was not heard."""
 _RESTED_S: Final = 5.0
 
 
@@ -56,10 +58,11 @@ async def _renew(leader: Leads) -> None:
             await leader.lead(LEASE_S)
 
 
-async def keep_erasing(store: EraseStore, leader: Leads, erasing: Erasing) -> None:
-    """Go through with every job, for ever; run as a task."""
+async def keep_erasing(store: EraseStore, leader: Leads, erasing: Erasing, asked: asyncio.Event) -> None:
+    """Go through with every job, for ever; run as a task. `asked` is set where there may be one."""
     said = Seldom()
     while True:
+        asked.clear()
         rest_s = POLL_S
         try:
             waiting = await store.waiting()
@@ -72,7 +75,7 @@ async def keep_erasing(store: EraseStore, leader: Leads, erasing: Erasing) -> No
             if said.due(why := f"{type(fault).__name__}: {fault}"):
                 event(log, "erasure_waits", logging.WARNING, fault=why)
             rest_s = _RESTED_S
-        await asyncio.sleep(rest_s)
+        await rested(asked, rest_s)
 
 
 async def _all(store: EraseStore, erasing: Erasing, waiting: list[tuple[UUID, UUID]], fence: int, said: Seldom) -> bool:

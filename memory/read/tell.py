@@ -1,20 +1,24 @@
-"""Telling every process that a scope has changed through the API: a scope in, its versions announced.
+"""Telling every process what the API has done: a scope that has changed in, its versions announced; work in hand, too.
 
-Best effort: a process that is not told confirms with the store within `recall.scope_staleness_max_ms`. Never raises a
-fault: the change is made.
+Best effort: a process that is not told confirms with the store within `recall.scope_staleness_max_ms`, and looks for
+work by itself. Never raises a fault: the change is made.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from contextlib import suppress
 from typing import Final, Protocol
 from uuid import UUID
 
 from memory.errors import MemoryProxyFault
 from memory.model import Scope, ScopeVersion
+from memory.ports import ASKED
 from memory.telemetry import event
 
 log: Final = logging.getLogger("memory_proxy.hot")
+_CALL_S: Final = 0.25
 
 
 class Announces(Protocol):
@@ -22,6 +26,13 @@ class Announces(Protocol):
 
     async def announce(self, tenant: UUID, scope_id: int, version: int) -> None:
         """A scope has reached this version; an older one changes nothing. Raises QueueUnavailable."""
+
+
+class Calls(Protocol):
+    """Reaches every process."""
+
+    async def announce(self, message: bytes) -> None:
+        """Raises QueueUnavailable."""
 
 
 class KnowsVersions(Protocol):
@@ -34,9 +45,16 @@ class KnowsVersions(Protocol):
 class Tells:
     """Announces what the caller of the API has changed."""
 
-    def __init__(self, hot: Announces, store: KnowsVersions) -> None:
+    def __init__(self, hot: Announces, store: KnowsVersions, calls: Calls) -> None:
         self._hot = hot
         self._store = store
+        self._calls = calls
+
+    async def asked(self) -> None:
+        """An erasure or an upload waits for a memory worker, who need not look all the time."""
+        with suppress(MemoryProxyFault, TimeoutError):
+            async with asyncio.timeout(_CALL_S):
+                await self._calls.announce(ASKED)
 
     async def changed(self, scope: Scope) -> None:
         """Announce the versions of all that this identity may see: it changed its own, or what it shares."""

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Final, Protocol
 
+from memory.bounded import rested
 from memory.documents import DocumentDue
 from memory.errors import EmbedderUnavailable, EnvelopeUnreadable, MemoryProxyFault, StoreRefused, StoreUnavailable
 from memory.telemetry import Metrics, event
@@ -23,7 +24,8 @@ from memory.write.lanes import Nag
 
 log = logging.getLogger("memory_proxy.documents")
 LEASE_S: Final = 15.0
-POLL_S: Final = 0.5
+POLL_S: Final = 1.0
+"""Who uploads says so; this is for pages of the web, and for what was not heard."""
 PAUSE_S: Final = 1.0
 TAKES_MAX: Final = 8
 """A worker that is killed in the middle looks like an upload that kills it: so often it is tried all the same."""
@@ -57,6 +59,7 @@ class DocumentsLoop:
         documents: Documents,
         metrics: Metrics,
         clock: Callable[[], datetime],
+        asked: asyncio.Event,
         *,
         lease_s: float = LEASE_S,
         poll_s: float = POLL_S,
@@ -65,6 +68,7 @@ class DocumentsLoop:
         self._documents = documents
         self._metrics = metrics
         self._clock = clock
+        self._asked = asked
         self._lease_s = lease_s
         self._poll_s = poll_s
         self._nag = Nag()
@@ -72,13 +76,14 @@ class DocumentsLoop:
     async def run(self) -> None:
         """Take and store until cancelled."""
         while True:
+            self._asked.clear()
             try:
                 due = await self._store.take(self._lease_s)
             except StoreUnavailable as fault:
                 self._nag.say("waiting for the store", fault)
                 due = None
             if due is None:
-                await asyncio.sleep(self._poll_s)
+                await rested(self._asked, self._poll_s)
             else:
                 await self._work(due)
 

@@ -228,6 +228,7 @@ class Documents:
         document_id = await parts.store.stage(
             scope, upload, waiting_max=parts.waiting_max, now=caller.now, note=note, may=may
         )
+        await self._parts.tells.asked()
         if is_given and shown_in is not None:
             await self._mark(scope, shown_in.session_id, upload_id)
         return document_id

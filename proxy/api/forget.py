@@ -74,6 +74,7 @@ class Forget:
                 raise Conflict("what would be forgotten is not what was confirmed; ask with dry_run again")
         note = noted(caller.scope.tenant, caller.actor, "forget", why=target.kind, names={target.kind: target.value})
         erasure_id = await self._forgets.ask(target, caller.now, await self._parts.audit.witness(note))
+        await self._parts.tells.asked()
         return await self._answer(caller, erasure_id, ANSWER_S, "asked")
 
     async def show(self, request: web.Request) -> web.Response:

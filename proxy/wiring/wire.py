@@ -214,6 +214,7 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
     parts = _parts(base, reading, upstream, models, journal, audit)
     door = await _door(settings, kept)
     readiness = _readiness(base, models)
+    signals = open_signals(settings)
     return Wired(
         base=base,
         reading=reading,
@@ -227,8 +228,8 @@ async def wire(settings: Settings, metrics: Metrics) -> Wired:
         journal=journal,
         canaries=parts.canaries,
         front=_front(base, parts, door),
-        own=_own_api(base, parts, door, readiness, audit),
-        signals=open_signals(settings),
+        own=_own_api(base, parts, door, readiness, audit, signals),
+        signals=signals,
         tracing=tracing,
     )
 
@@ -365,7 +366,14 @@ def _front(base: Base, parts: Parts, door: OpenDoor | KeyedDoor) -> Front:
     )
 
 
-def _own_api(base: Base, parts: Parts, door: OpenDoor | KeyedDoor, readiness: Readiness, audit: AuditLog) -> OwnApi:
+def _own_api(
+    base: Base,
+    parts: Parts,
+    door: OpenDoor | KeyedDoor,
+    readiness: Readiness,
+    audit: AuditLog,
+    signals: RedisErase,
+) -> OwnApi:
     settings, kept, queued = base.settings, base.kept, base.queued
     return OwnApi(
         OwnParts(
@@ -404,7 +412,7 @@ def _own_api(base: Base, parts: Parts, door: OpenDoor | KeyedDoor, readiness: Re
             journal=parts.journal,
             canaries=parts.canaries,
             forgets=Asking(EraseStore(kept.database, kept.table), kept.keys),
-            tells=Tells(queued.hot_state, kept.read_store),
+            tells=Tells(queued.hot_state, kept.read_store, signals),
             what_if=WhatIf(settings, parts.memory.recaller, parts.memory.rules, parts.memory.models),
             retention=timedelta(days=settings.replay.retention_days),
             passages=base.passages,

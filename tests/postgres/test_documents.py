@@ -385,7 +385,7 @@ async def test_uploads_of_all_tenants_are_taken_and_no_content_is_seen_by_it(she
 async def test_an_upload_that_never_ends_well_is_given_up_and_says_why(shelf: Shelf) -> None:
     document_id = await shelf.stage(PIRAN)
     shelf.postgres.psql(f"UPDATE document_due SET takes = {TAKES_MAX}")
-    loop = DocumentsLoop(shelf.store, shelf.documents, Metrics(), lambda: T0, poll_s=0.01)
+    loop = DocumentsLoop(shelf.store, shelf.documents, Metrics(), lambda: T0, asyncio.Event(), poll_s=0.01)
     running = asyncio.create_task(loop.run())
     for _ in range(200):
         record = await shelf.document(document_id)
@@ -415,7 +415,9 @@ async def test_an_upload_that_is_given_up_counts_once_though_the_store_was_away(
     monkeypatch.setattr(shelf.store, "fail", fail)
     metrics = Metrics()
     running = asyncio.create_task(
-        DocumentsLoop(shelf.store, shelf.documents, metrics, lambda: T0, lease_s=0.1, poll_s=0.01).run()
+        DocumentsLoop(
+            shelf.store, shelf.documents, metrics, lambda: T0, asyncio.Event(), lease_s=0.1, poll_s=0.01
+        ).run()
     )
     counted = partial(metrics.registry.get_sample_value, "memory_proxy_documents_total", {"outcome": "failed"})
     async with asyncio.timeout(20):
@@ -429,7 +431,7 @@ async def test_an_upload_that_is_given_up_counts_once_though_the_store_was_away(
 async def test_an_upload_in_hand_is_given_back_when_the_worker_stops(shelf: Shelf) -> None:
     await shelf.stage(PIRAN)
     shelf.embedder.breaks_after = 0
-    loop = DocumentsLoop(shelf.store, shelf.documents, Metrics(), lambda: T0, poll_s=0.01)
+    loop = DocumentsLoop(shelf.store, shelf.documents, Metrics(), lambda: T0, asyncio.Event(), poll_s=0.01)
     running = asyncio.create_task(loop.run())
     await asyncio.sleep(0.3)
     running.cancel()

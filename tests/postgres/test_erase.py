@@ -1699,7 +1699,7 @@ async def test_a_full_disk_stops_no_erasure_for_good(
     in_the_way.write_text("a file where the journal's directory would be")
     stuck = Erasing(replace(bench.parts, journal=in_the_way / "erasures.ndjson"))
     monkeypatch.setattr(loop, "_RESTED_S", 0.05)
-    erasing = asyncio.create_task(loop.keep_erasing(bench.parts.store, bench.leader, stuck))
+    erasing = asyncio.create_task(loop.keep_erasing(bench.parts.store, bench.leader, stuck, asyncio.Event()))
     try:
         stopped = bench.parts.metrics.erasures.labels("stopped")._value
         async with asyncio.timeout(60):
@@ -1723,7 +1723,9 @@ async def test_erasures_that_cannot_end_hide_none_that_was_asked_for_later(
         await bench.parts.store.add(bench.stores.tenant, new_id(), "user", b"unreadable", digest, now)
     last = await bench.ask("user", "eve", eve)
     monkeypatch.setattr(loop, "_RESTED_S", 0.05)
-    erasing = asyncio.create_task(loop.keep_erasing(bench.parts.store, bench.leader, Erasing(bench.parts)))
+    erasing = asyncio.create_task(
+        loop.keep_erasing(bench.parts.store, bench.leader, Erasing(bench.parts), asyncio.Event())
+    )
     assert await ended_in_time(bench, last)
     erasing.cancel()
 
@@ -1742,7 +1744,9 @@ async def test_an_erasure_that_fails_in_an_unforeseen_way_is_in_no_others_way(
             return await super().run(tenant, erasure_id, *args, **keywords)
 
     monkeypatch.setattr(loop, "_RESTED_S", 0.05)
-    erasing = asyncio.create_task(loop.keep_erasing(bench.parts.store, bench.leader, Defective(bench.parts)))
+    erasing = asyncio.create_task(
+        loop.keep_erasing(bench.parts.store, bench.leader, Defective(bench.parts), asyncio.Event())
+    )
     assert await ended_in_time(bench, last)
     assert not erasing.done(), "and the loop goes on"
     erasing.cancel()
