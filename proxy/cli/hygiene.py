@@ -14,10 +14,10 @@ TEACHES: Final = """\
 what is counted
   junk           says nothing: a greeting, thanks, emoji, "[data: 5 bytes]"; or a fact that only asks
   duplicate      the same words as an earlier memory of the same kind in the scope
-  contradiction  two facts hold that cannot both, or one that was ruled out is still shown   (of the facts)
-  unsupported    no words of a turn bear the fact                                            (of the facts)
+  contradiction  two facts hold that cannot both, or one that was ruled out is still shown; of the facts
+  unsupported    no words of a turn bear the fact; of the facts
   loop           made of what memory itself had said
-  never_used     older than --unused-days and never placed in a prompt                       (of those that old)
+  never_used     older than --unused-days and never placed in a prompt; of those that old
   secret         the detectors find a key or password in it (shown by --show only as a place)
 
 examples

@@ -42,7 +42,7 @@ TEACHES: Final = """\
   MEMORY_PROXY_KEY=mp-… memory-proxy key token --user ada --expires 1h     a token, made here, without asking anybody
 
 capabilities
-""" + "".join(f"  {name:22} {what}\n" for name, what in CAPABILITIES.items())
+""" + "".join(f"  {name:24}{what}\n" for name, what in CAPABILITIES.items())
 _SCOPE: Final = ("user", "project", "agent")
 _DURATION: Final = re.compile(r"(\d{1,9})(s|m|h|d|w)", re.ASCII)
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}

@@ -23,8 +23,9 @@ TEACHES: Final = """\
   memory-proxy replay ID --without MEMORY            without a memory
   memory-proxy replay ID --config-set recall.episodes_max=5
   memory-proxy replay --shadow --config-set recall.episodes_max=5 --last 200
-                                                     the last answers of a scope, recalled anew: which memories are
-                                                     placed, how many tokens, and what the prefix cache makes of it
+
+--shadow recalls the last answers of a scope anew: which memories are placed, how many tokens, and what the prefix cache
+makes of it.
 
 A what-if asks the store as it stood when the request came, unless --as-of says another time, and writes nothing.
 Settings: recall.budget_tokens_max, recall.candidates_max, recall.episodes_max, recall.facts_max,
