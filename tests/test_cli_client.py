@@ -138,6 +138,14 @@ def test_a_file_that_stands_is_kept_until_the_new_one_is_whole(
     assert kept.stat().st_mode & 0o777 == 0o600
 
 
+def test_a_file_that_cannot_be_written_is_called_as_it_was(tmp_path: Path) -> None:
+    """Not by the name of the one beside it that takes its place."""
+    file = tmp_path / "nowhere" / "out.ndjson"
+    with pytest.raises(OSError) as caught, whole_file(file):
+        raise AssertionError
+    assert caught.value.filename == str(file)
+
+
 def test_of_two_who_write_a_file_at_once_each_writes_a_whole_one(tmp_path: Path) -> None:
     """A backup by the hour that takes longer than an hour; and what else is there is nobody's to write over."""
     own = tmp_path / "out.ndjson.part"

@@ -33,6 +33,10 @@ def whole_file(path: Path) -> Iterator[IO[bytes]]:
                 shutil.copymode(target, scratch)
             yield file
         scratch.replace(target)
+    except OSError as fault:
+        if str(fault.filename) == str(scratch):  # who reads it has named no such file
+            fault.filename = str(path)
+        raise
     finally:
         scratch.unlink(missing_ok=True)
 
