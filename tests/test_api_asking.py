@@ -22,6 +22,7 @@ from proxy.api.paging import page_of
 from proxy.api.retrievals import is_young
 from proxy.api.schemas import MemoryPatch
 from proxy.api.schemas_entity import EntityAsked
+from proxy.api.schemas_forget import ForgetAsked
 from proxy.api.schemas_search import SearchAsked
 from proxy.identity import rfc3339
 
@@ -127,6 +128,11 @@ def test_a_member_that_does_not_fit_is_named(body: dict[str, Any], param: str, s
         validated(SearchAsked, body)
     assert refused.value.param == param
     assert said in refused.value.message
+
+
+def test_a_refusal_of_ours_says_what_is_wrong_and_not_what_kind_of_error_it_was() -> None:
+    with pytest.raises(Unprocessable, match=r"^body: name exactly one of user, project, session"):
+        validated(ForgetAsked, {"user": "ada", "project": "sea"})
 
 
 def test_of_a_parameter_that_nobody_knows_no_more_is_repeated_than_names_it() -> None:

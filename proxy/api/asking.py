@@ -277,7 +277,8 @@ def validated(model: type[M], value: dict[str, Any]) -> M:
             known = ", ".join(sorted(field.alias or name for name, field in model.model_fields.items()))
             said = f"; known: {known}" if len(first["loc"]) == 1 else ""  # those of the call, not of a part of it
             raise Unprocessable(f"{member} is not a member of this call{said}", param=member) from None
-        raise Unprocessable(f"{member}: {first['msg']}", param=member) from None
+        said = first["msg"].removeprefix("Value error, ")  # of a check of ours, which says it in words
+        raise Unprocessable(f"{member}: {said}", param=member) from None
 
 
 def moment_in(given: Mapping[str, str], name: str) -> datetime | None:
