@@ -20,6 +20,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -31,7 +32,7 @@ from proxy.cli import demo_model, demo_story
 from proxy.cli.become import told_options
 from proxy.cli.demo_model import DemoFailed, demo_cache_dir, fetched_model, sweep
 from proxy.cli.demo_service import chosen_port
-from proxy.cli.demo_story import TOLD, logs_dir, plan_of
+from proxy.cli.demo_story import TOLD, how_to_try, logs_dir, plan_of
 from proxy.cli.demo_talk import Talk
 from proxy.cli.demo_terminal import Terminal, printable
 from tests.test_cli_client import answering
@@ -251,6 +252,13 @@ def test_the_logs_of_a_demo_that_runs_beside_are_kept(tmp_path: Path) -> None:
 
 
 # --- small things ----------------------------------------------------------------------------------------------------
+
+
+def test_a_demo_that_does_not_stay_asks_nobody_to_try_it() -> None:
+    """What it would have one type finds no service; where its log lies is of use all the same."""
+    words = partial(how_to_try, "http://h:1", "m", Path("/l"), Path("/d"), kept=False)
+    assert "http://h:1" in words(leaves=False) and "http://h:1" not in words(leaves=True)
+    assert words(leaves=False).endswith(words(leaves=True))
 
 
 def test_a_taken_port_is_replaced_by_a_free_one() -> None:

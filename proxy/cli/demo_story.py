@@ -128,7 +128,7 @@ async def tell(plan: Plan, environ: Mapping[str, str], terminal: Terminal) -> No
         await service.start("starting, with its own Postgres and Valkey")
         await converse(service, model, terminal)
         terminal.step("Yours")
-        terminal.line(how_to_try(service.url, model, logs, data_dir, kept=plan.data_dir is not None))
+        terminal.line(how_to_try(service.url, model, logs, data_dir, kept=plan.data_dir is not None, leaves=plan.leave))
         if not plan.leave:
             terminal.line(f"{'':6}It stays up until Ctrl-C.")
             await service.until_ended()
@@ -178,10 +178,10 @@ def _conclude(remembered: Answer, alone: Answer, terminal: Terminal) -> None:
         terminal.note("The block above held the answer; a model this small does not always read it.")
 
 
-def how_to_try(url: str, model: str, logs: Path, data_dir: Path, *, kept: bool) -> str:
-    """The last words: how a person goes on."""
+def how_to_try(url: str, model: str, logs: Path, data_dir: Path, *, kept: bool, leaves: bool) -> str:
+    """The last words: how a person goes on, unless the service leaves now; where its log and data are."""
     fate = "stays" if kept else "is removed at the end; --data-dir DIR keeps one"
-    text = f"""\
+    tries = f"""\
 curl {url}/v1/chat/completions -H 'Content-Type: application/json' -d '{{
   "model": "{model}", "max_tokens": 40, "temperature": 0,
   "messages": [{{"role": "user", "content": "What is my name?"}}]}}'
@@ -193,8 +193,8 @@ answer = client.chat.completions.create(model="{model}", max_tokens=40, temperat
 print(answer.choices[0].message.content)
 
 memory-proxy search "dog" --url {url}       memory-proxy sessions --url {url}
-logs {logs}
-data {data_dir} ({fate})"""
+"""
+    text = f"{'' if leaves else tries}logs {logs}\ndata {data_dir} ({fate})"
     return "\n".join(f"      {line}".rstrip() for line in text.splitlines())
 
 
