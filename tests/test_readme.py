@@ -12,7 +12,6 @@ import pytest
 from memory.config import Settings, effective_journal, fields_of
 from memory.read.answers import ANSWER_TTL_S
 from memory.read.query_cache import TTL_S
-from proxy.cli.parser import COMMANDS
 from tests.service_fixture import Service
 
 ROOT = Path(__file__).parent.parent
@@ -105,11 +104,6 @@ def test_the_page_of_benchmarks_makes_the_directories_that_it_writes_to() -> Non
 def test_the_page_of_architecture_says_how_long_a_process_keeps_what_it_found() -> None:
     page = (ROOT / "docs" / "architecture.md").read_text()
     assert f"answers for {ANSWER_TTL_S:.0f} s, vectors of questions for {TTL_S:.0f} s" in page
-
-
-def test_the_changelog_names_every_command() -> None:
-    listed = (ROOT / "CHANGELOG.md").read_text().partition("\n- Commands: ")[2].partition("\n- ")[0]
-    assert set(re.findall(r"`(\w+)`", listed)) == {*COMMANDS, "eval"}
 
 
 def test_the_page_of_backups_names_what_a_backup_must_have() -> None:
