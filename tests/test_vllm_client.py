@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import pickle
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
@@ -21,7 +22,7 @@ from memory.errors import ExtractorRefused, ExtractorUnavailable
 from memory.write.ask_facts import AskForm, ask_body, instruction
 from memory.write.pace import Limits, Pace, SpentHere
 from memory.write.read_facts import UserTurn
-from memory.write.thinking import ThinkingOff, probe_of
+from memory.write.thinking import KNOWN_MAX, ThinkingOff, probe_of
 from memory.write.vllm_facts import Exchange, VllmFacts
 
 TENANT = UUID(int=1)
@@ -196,6 +197,25 @@ async def test_a_server_without_a_tokenizer_route_is_asked_by_the_template() -> 
         raise ExtractorRefused("404")
 
     assert await ThinkingOff(refuses).way(REQUEST) == "template"
+
+
+async def test_what_a_client_sends_in_a_template_is_not_kept_by_what_is_known_of_it() -> None:
+    """256 templates of 4 MB would be a gigabyte, and the words in their arguments would outlive who is forgotten."""
+
+    async def ids(_: Any) -> list[int]:
+        return [1]
+
+    thinking = ThinkingOff(ids)
+    asked = {"model": "m", "messages": [], "chat_template": "{{ words }}" * 10_000}
+    for number in range(KNOWN_MAX + 9):
+        request = json.dumps({**asked, "chat_template_kwargs": {"words": f"Ada is ill {number}"}}).encode()
+        assert await thinking.way(request) == "template"
+        thinking.correct(request, "grammar")
+        assert await thinking.way(request) == "grammar"
+    for number in range(9):
+        thinking.correct(json.dumps({**asked, "reasoning_effort": str(number)}).encode(), "grammar")
+    assert len(thinking._known) <= KNOWN_MAX
+    assert len(pickle.dumps(thinking._known)) < 100 * KNOWN_MAX
 
 
 def test_the_probe_asks_about_the_arguments_that_were_served() -> None:

@@ -14,6 +14,7 @@ import json
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Any, Final
 
 from memory.errors import ExtractorRefused
@@ -38,9 +39,9 @@ class Probe:
     without: Mapping[str, Any]
 
     @property
-    def key(self) -> str:
-        """What the finding is remembered by."""
-        return json.dumps(self.served, sort_keys=True)
+    def key(self) -> bytes:
+        """What the finding is remembered by: none of its words, which are a client's, and may be many."""
+        return blake2b(json.dumps(self.served, sort_keys=True).encode(), digest_size=16).digest()
 
 
 def probe_of(request: bytes) -> Probe | None:
@@ -68,7 +69,7 @@ class ThinkingOff:
 
     def __init__(self, token_ids: TokenIds) -> None:
         self._token_ids = token_ids
-        self._known: OrderedDict[str, Thinking] = OrderedDict()
+        self._known: OrderedDict[bytes, Thinking] = OrderedDict()
 
     async def way(self, request: bytes) -> Thinking:
         """How to ask. Raises ExtractorUnavailable, and ValueError for what is no JSON object."""
@@ -77,16 +78,20 @@ class ThinkingOff:
             return "served"
         known = self._known.get(probe.key)
         if known is None:
-            known = self._known[probe.key] = await self._found(probe)
-            if len(self._known) > KNOWN_MAX:
-                self._known.popitem(last=False)
+            known = await self._found(probe)
+            self._keep(probe, known)
         return known
 
     def correct(self, request: bytes, way: Thinking) -> None:
         """Remember a way that a real answer has shown to be the right one."""
         probe = probe_of(request)
         if probe is not None:
-            self._known[probe.key] = way
+            self._keep(probe, way)
+
+    def _keep(self, probe: Probe, way: Thinking) -> None:
+        self._known[probe.key] = way
+        if len(self._known) > KNOWN_MAX:
+            self._known.popitem(last=False)
 
     async def _found(self, probe: Probe) -> Thinking:
         try:
