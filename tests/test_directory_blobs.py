@@ -236,6 +236,27 @@ async def test_a_name_that_is_none_is_not_there(tmp_path: Path, name: str) -> No
         await DirectoryBlobs(tmp_path).key_of(OWNER, name)
 
 
+async def test_a_disk_that_hangs_holds_up_nothing_but_files(tmp_path: Path) -> None:
+    """Files that do not open took all threads of the loop: metrics waited, and chats over 1 MiB."""
+    blobs, pipe = (
+        DirectoryBlobs(tmp_path),
+        tmp_path / OWNER.tenant_id.hex / OWNER.subject_id.hex / "7" / "ab" / "ab".ljust(64, "0"),
+    )
+    pipe.parent.mkdir(parents=True)
+    os.mkfifo(pipe)  # nobody writes to it, so it does not open
+    waiting = [asyncio.create_task(blobs.key_of(OWNER, pipe.name)) for _ in range(40)]
+    try:
+        async with asyncio.timeout(5):
+            await asyncio.sleep(0.05)
+            assert await asyncio.to_thread(lambda: "read") == "read"
+    finally:
+        for one in waiting:
+            one.cancel()
+        held = os.open(pipe, os.O_RDWR)  # who waits gets its file, and nothing out of it
+        pipe.unlink()
+        os.close(held)
+
+
 async def test_what_nobody_names_goes_after_the_grace_and_not_before(tmp_path: Path) -> None:
     blobs, now = DirectoryBlobs(tmp_path), datetime(2026, 1, 1, tzinfo=UTC)
     named, unnamed = (await kept(blobs, b"named")).name, (await kept(blobs, b"unnamed")).name

@@ -16,11 +16,12 @@ import os
 import re
 import threading
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 from uuid import UUID
 
 from memory.artifacts import CHUNK_BYTES, Blob, Owner, naming
@@ -31,6 +32,8 @@ ENVELOPE_BYTES: Final = 1 + 16 + 12 + 16
 NONCE_BYTES: Final = 16
 HEAD_BYTES: Final = ENVELOPE_BYTES + NONCE_BYTES + 8
 _FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+THREADS: Final = 8
+"""Of one place of blobs, whose disk or bucket may hang for minutes: the loop's own have other work, `metrics` too."""
 Fetch = Callable[[int, int], Awaitable[bytes]]
 """Bytes of a blob as it lies: from where, how many."""
 T = TypeVar("T")
@@ -43,8 +46,21 @@ def owner_at(place: str) -> Owner | None:
     return Owner(UUID(hex=found[1]), UUID(hex=found[2]), int(found[3])) if found else None
 
 
+class Apart:
+    """Runs what blocks, on threads of its own."""
+
+    def __init__(self) -> None:
+        self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="blobs")
+
+    async def __call__(self, work: Callable[..., T], *of: Any) -> T:
+        """What `work` gives of these."""
+        return await asyncio.get_running_loop().run_in_executor(self._threads, work, *of)
+
+
 class Places(Protocol):
-    """Where parts are written and files come under their name. Blocking; raises StoreUnavailable."""
+    """Where parts are written and files come under their name. Blocking, `apart`; raises StoreUnavailable."""
+
+    apart: Apart
 
     def part(self) -> Path:
         """A new name for an upload under way, on this machine."""
@@ -112,11 +128,11 @@ class BlobWriting:
         while len(self._held) > CHUNK_BYTES:  # one is held back: only the end says which is the last
             chunk = bytes(self._held[:CHUNK_BYTES])
             del self._held[:CHUNK_BYTES]
-            await asyncio.to_thread(self._alone, partial(self._put, chunk, last=False))
+            await self._places.apart(self._alone, partial(self._put, chunk, last=False))
 
     async def keep(self) -> Blob:
         """As in the seam."""
-        return await asyncio.to_thread(self._alone, self._keep)
+        return await self._places.apart(self._alone, self._keep)
 
     def close(self) -> None:
         """Let go of the file; what was not kept is gone."""
@@ -156,16 +172,16 @@ async def uploading(
     places: Places, owner: Owner, key: DataKey, names_key: bytes, bytes_max: int
 ) -> AsyncIterator[BlobWriting]:
     """An upload. It is closed at the end, also where its caller leaves while a thread opens it."""
-    opening = asyncio.create_task(asyncio.to_thread(BlobWriting, places, owner, key, names_key, bytes_max))
+    opening = asyncio.create_task(places.apart(BlobWriting, places, owner, key, names_key, bytes_max))
     try:
         yield await asyncio.shield(opening)
     finally:
-        await asyncio.shield(_closed(opening))
+        await asyncio.shield(_closed(places, opening))
 
 
-async def _closed(opening: asyncio.Task[BlobWriting]) -> None:
+async def _closed(places: Places, opening: asyncio.Task[BlobWriting]) -> None:
     with suppress(StoreUnavailable):  # it was not opened, and who asked for it has been told
-        await asyncio.to_thread((await opening).close)
+        await places.apart((await opening).close)
 
 
 async def unsealed(

@@ -6,12 +6,11 @@
     <root>/.parts/<uuid>                                          an upload under way, locked by its process
 
 Each file is sealed (`blob_format`) and appears under its name by rename after fsync, so a name is whole or not there.
-File work runs in threads, never on the loop.
+File work runs in threads of its own, never on the loop or in its threads: a disk may hang.
 """
 
 from __future__ import annotations
 
-import asyncio
 import fcntl
 import os
 import re
@@ -23,7 +22,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 from uuid import UUID, uuid4
 
-from memory.adapters.blob_format import HEAD_BYTES, BlobWriting, owner_at, told, unsealed, uploading
+from memory.adapters.blob_format import HEAD_BYTES, Apart, BlobWriting, owner_at, told, unsealed, uploading
 from memory.artifacts import GRACE, Collected, Owner
 from memory.envelope import DataKey, key_id_of
 from memory.errors import EnvelopeUnreadable, NotFound
@@ -42,6 +41,7 @@ class DirectoryBlobs:
 
     def __init__(self, root: Path) -> None:
         self._root = root
+        self.apart = Apart()
 
     @asynccontextmanager
     async def writing(self, owner: Owner, key: DataKey, names_key: bytes, bytes_max: int) -> AsyncIterator[BlobWriting]:
@@ -51,25 +51,25 @@ class DirectoryBlobs:
 
     async def has(self, owner: Owner, name: str) -> bool:
         """As in the seam."""
-        return await asyncio.to_thread(self._has, owner, name)
+        return await self.apart(self._has, owner, name)
 
     async def owners(self, tenant_id: UUID | None = None) -> list[Owner]:
         """As in the seam."""
-        return await asyncio.to_thread(self._owners, tenant_id.hex if tenant_id else "*")
+        return await self.apart(self._owners, tenant_id.hex if tenant_id else "*")
 
     async def key_of(self, owner: Owner, name: str) -> UUID:
         """As in the seam."""
-        return key_id_of(await asyncio.to_thread(self._head, owner, name))
+        return key_id_of(await self.apart(self._head, owner, name))
 
     async def read(
         self, owner: Owner, key: DataKey, name: str, start: int = 0, end: int | None = None
     ) -> AsyncIterator[bytes]:
         """As in the seam. The file stays open between chunks, so a removal meanwhile does not cut it off."""
         with told():
-            file = await asyncio.to_thread(self._opened, owner, name)
+            file = await self.apart(self._opened, owner, name)
 
         async def fetch(at: int, count: int) -> bytes:
-            return await asyncio.to_thread(os.pread, file.fileno(), count, at)
+            return await self.apart(os.pread, file.fileno(), count, at)
 
         with file:
             async for piece in unsealed(owner, key, name, fetch, start, end):
@@ -79,15 +79,15 @@ class DirectoryBlobs:
         self, owner: Owner, referenced: Collection[str], now: datetime, *, at_once: bool = False
     ) -> Collected:
         """As in the seam."""
-        return await asyncio.to_thread(self._collect, owner, frozenset(referenced), now, at_once)
+        return await self.apart(self._collect, owner, frozenset(referenced), now, at_once)
 
     async def shred(self, tenant_id: UUID, subject_id: UUID) -> int:
         """As in the seam."""
-        return await asyncio.to_thread(self._shred, self._root / tenant_id.hex / subject_id.hex)
+        return await self.apart(self._shred, self._root / tenant_id.hex / subject_id.hex)
 
     async def sweep_leftovers(self, now: datetime) -> int:
         """As in the seam."""
-        return await asyncio.to_thread(self._sweep_leftovers, now)
+        return await self.apart(self._sweep_leftovers, now)
 
     # ------------------------------------------------------------ blocking, in a thread
 

@@ -10,7 +10,6 @@ scope's lock in the database (`BlobKeeper`, `ArtifactStore.add`). boto3, in thre
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import hashlib
 import re
@@ -27,7 +26,7 @@ from boto3.exceptions import Boto3Error
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from memory.adapters.blob_format import HEAD_BYTES, BlobWriting, owner_at, unsealed, uploading
+from memory.adapters.blob_format import HEAD_BYTES, Apart, BlobWriting, owner_at, unsealed, uploading
 from memory.adapters.directory_blobs import DirectoryBlobs
 from memory.artifacts import GRACE, Collected, Owner
 from memory.envelope import DataKey, key_id_of
@@ -60,6 +59,7 @@ class S3Blobs:
     def __init__(self, where: Bucket, staging: Path) -> None:
         self._bucket, self._prefix = where.bucket, where.prefix.strip("/")
         self._staging = DirectoryBlobs(staging)
+        self.apart = Apart()
         self._s3 = _client(where, tries=3, answer_s=30)
         self._s3.meta.events.register("before-sign.s3.DeleteObjects", _with_md5)
 
@@ -71,15 +71,15 @@ class S3Blobs:
 
     async def has(self, owner: Owner, name: str) -> bool:
         """As in the seam."""
-        return await asyncio.to_thread(self._held, self._path(owner, name)) is not None
+        return await self.apart(self._held, self._path(owner, name)) is not None
 
     async def owners(self, tenant_id: UUID | None = None) -> list[Owner]:
         """As in the seam."""
-        return await asyncio.to_thread(self._owners, f"{tenant_id.hex}/" if tenant_id else "")
+        return await self.apart(self._owners, f"{tenant_id.hex}/" if tenant_id else "")
 
     async def key_of(self, owner: Owner, name: str) -> UUID:
         """As in the seam."""
-        return key_id_of(await asyncio.to_thread(self._get, self._path(owner, name), 0, HEAD_BYTES))
+        return key_id_of(await self.apart(self._get, self._path(owner, name), 0, HEAD_BYTES))
 
     async def read(
         self, owner: Owner, key: DataKey, name: str, start: int = 0, end: int | None = None
@@ -87,7 +87,7 @@ class S3Blobs:
         """As in the seam."""
 
         async def fetch(at: int, count: int) -> bytes:
-            return await asyncio.to_thread(self._get, self._path(owner, name), at, count)
+            return await self.apart(self._get, self._path(owner, name), at, count)
 
         async for piece in unsealed(owner, key, name, fetch, start, end):
             yield piece
@@ -96,11 +96,11 @@ class S3Blobs:
         self, owner: Owner, referenced: Collection[str], now: datetime, *, at_once: bool = False
     ) -> Collected:
         """As in the seam."""
-        return await asyncio.to_thread(self._collect, owner, frozenset(referenced), now, at_once)
+        return await self.apart(self._collect, owner, frozenset(referenced), now, at_once)
 
     async def shred(self, tenant_id: UUID, subject_id: UUID) -> int:
         """As in the seam."""
-        return await asyncio.to_thread(self._shred, f"{self._prefix}/{tenant_id.hex}/{subject_id.hex}/")
+        return await self.apart(self._shred, f"{self._prefix}/{tenant_id.hex}/{subject_id.hex}/")
 
     async def sweep_leftovers(self, now: datetime) -> int:
         """As in the seam: the parts that uploads of this machine left."""
