@@ -15,9 +15,10 @@ import pytest
 from cryptography import x509
 
 from memory.adapters.fetch import FetchBounds, WebFetcher
+from memory.adapters.robots import FILES_BYTES_MAX, Answer, Robots
 from memory.config import Settings
 from memory.errors import FetchFailed, FetchRefused, OutsideUnavailable
-from policies.web_address import Reach, is_public
+from policies.web_address import Reach, WebAddress, is_public
 from tests.certificate import self_signed
 from tests.web_site import Names, Site, answer, is_here, redirect, site
 
@@ -202,6 +203,22 @@ async def test_rules_for_very_many_crawlers_cost_no_more_than_those_for_one(web:
     assert (await one.fetch(web.url())).body
     assert time.process_time() - began_s < 1
     assert await reason(one.fetch(web.url("/x"))) == "robots"
+
+
+async def test_the_rules_of_many_sites_are_kept_as_far_as_their_bytes_go() -> None:
+    """256 files of 512 KiB are 3 GB as rules, and the hosts of one domain are as many as somebody wants."""
+    read: list[str] = []
+
+    async def ask(address: WebAddress) -> Answer:
+        read.append(address.host)
+        return Answer(200, "text/plain", "", "", b"User-agent: *\nDisallow: /x\n" + b"#" * (FILES_BYTES_MAX // 4))
+
+    robots = Robots("memory-proxy", ask)
+    for host in ("a", "b", "c", "d", "a", "e"):
+        assert await robots.allows(WebAddress("https", host, 443, "/"))
+        assert sum(one.bytes for one in robots._origins.values()) <= FILES_BYTES_MAX
+    assert read == ["a", "b", "c", "d", "a", "e"] and not await robots.allows(WebAddress("https", "e", 443, "/x"))
+    assert len(robots._origins) == 3, "none is kept that there is room for"
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,8 @@ from policies.web_address import WebAddress
 
 BYTES_MAX: Final = 524_288
 ORIGINS_MAX: Final = 256
+FILES_BYTES_MAX: Final = 2_097_152
+"""Of the files whose rules are kept: as rules they take 24 times that, and who has a domain has any number of hosts."""
 KEEP_S: Final = 3_600.0
 KEEP_OUT_S: Final = 60.0
 _AGENT: Final = frozenset({"user-agent", "useragent", "user agent"})
@@ -41,10 +43,13 @@ class Answer:
 
 @dataclass(slots=True)
 class _Origin:
-    """What is known of one origin. `rules`: None for none; `until`: time.monotonic() at which it is asked anew."""
+    """What is known of one origin. `rules`: None for none, of a file of so many `bytes`; `until`: time.monotonic() at
+    which it is asked anew.
+    """
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     rules: Protego | None = None
+    bytes: int = 0
     out: bool = False
     until: float = 0.0
 
@@ -61,11 +66,11 @@ class Robots:
         """Whether the page may be fetched. Raises FetchRefused, FetchFailed."""
         origin = self._origins.setdefault(address.origin, _Origin())
         self._origins.move_to_end(address.origin)
-        while len(self._origins) > ORIGINS_MAX:
-            self._origins.popitem(last=False)
         async with origin.lock:
             if time.monotonic() >= origin.until:
                 await self._read(origin, address)
+        while len(self._origins) > ORIGINS_MAX or sum(one.bytes for one in self._origins.values()) > FILES_BYTES_MAX:
+            self._origins.popitem(last=False)
         if origin.out:
             return False
         return origin.rules is None or origin.rules.can_fetch(address.url, self._product)
@@ -76,7 +81,7 @@ class Robots:
         if answer.status == 200:
             text = answer.body.decode("utf-8-sig", "replace")
             rules = await asyncio.to_thread(_rules, text, self._product)  # 0.1 s for 512 KiB of rules
-        origin.rules, origin.out = rules, out
+        origin.rules, origin.bytes, origin.out = rules, len(answer.body), out
         origin.until = time.monotonic() + (KEEP_OUT_S if out else KEEP_S)
 
 
