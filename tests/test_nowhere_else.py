@@ -1,8 +1,13 @@
-"""Whatever an upstream answers, no request of ours goes to another host: redirects are passed on or refused."""
+"""Whatever an upstream answers, no request of ours goes to another host: redirects are passed on or refused. Nor
+does one of the libraries' own."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -77,6 +82,14 @@ async def test_no_target_names_another_host(target: str) -> None:
     url = ours.url(target)
     await ours.close()
     assert (url.host, url.port, url.user) == ("127.0.0.1", 8000, None)
+
+
+def test_the_runtime_of_the_models_tells_its_makers_nothing(tmp_path: Path) -> None:
+    """onnxruntime keeps what it will send to its makers in the cache of who runs it, from the moment it is loaded."""
+    home = {**os.environ, "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path)}
+    home.pop("ORT_DISABLE_TELEMETRY", None)
+    subprocess.run([sys.executable, "-c", "import memory.adapters.onnx_graph"], env=home, check=True, timeout=60)
+    assert list(tmp_path.rglob("*")) == []
 
 
 def made(upstream: TestServer) -> Upstream:

@@ -7,17 +7,22 @@ runtime fails at later is one of RUNTIME_ERRORS, for the adapter to translate. B
 from __future__ import annotations
 
 import functools
+import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import numpy as np
-import onnxruntime
 from numpy.typing import NDArray
-from onnxruntime.capi import onnxruntime_pybind11_state as runtime_state
 
 from memory.errors import ModelFileInvalid
+
+# As it is loaded the runtime begins to tell its makers of the machine and of each session, by a thread and a database
+# in ~/.cache; its own call against that (`disable_telemetry_events`) comes too late.
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+import onnxruntime
+from onnxruntime.capi import onnxruntime_pybind11_state as runtime_state
 
 # Known names of what a graph takes; a graph that wants anything else is not a text encoder.
 _INPUTS: Final = frozenset({"input_ids", "attention_mask", "token_type_ids"})
