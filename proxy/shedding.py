@@ -3,7 +3,8 @@
 At most `places` requests are looked up and recalled for at once. When all are taken a request waits, `wait_s` at most
 and only within its tenant's share; who finds no place goes on with what its conversation was given before (rung
 `ledger`), so memory's work is shed and the completion is not. A place that comes free goes to the waiting tenant that
-holds least. The decisions are `policies/overload.py`.
+holds least. Searches of the API take turns by the same rule (`Places`) and wait for theirs: nothing stands in for an
+answer. The decisions are `policies/overload.py`.
 """
 
 from __future__ import annotations
@@ -22,40 +23,34 @@ from policies.overload import Rung, fair_share, lower, may_wait, next_of
 WAIT_SHARE: Final = 0.2
 
 
-class MemoryPlaces:
-    """The places of one process. `rung` is the best one that load lets begin."""
+class Places:
+    """So many at once, and the others wait for `wait_s`. One per process and kind of work."""
 
-    def __init__(self, places: int, wait_s: float, rung: Callable[[], Rung], metrics: Metrics) -> None:
+    def __init__(self, places: int, wait_s: float) -> None:
         self._places = places
         self._wait_s = wait_s
-        self._rung = rung
-        self._metrics = metrics
         self._held: dict[UUID, int] = {}
         self._taken = 0
         self._waiting: dict[UUID, deque[asyncio.Future[None]]] = {}
 
     @asynccontextmanager
-    async def place(self, tenant: UUID) -> AsyncIterator[Rung]:
-        """A place while the body runs, and the rung to begin at; `ledger` or lower where there is none."""
-        rung = self._rung()
-        if not await self._take(tenant):
-            self._metrics.recalls_shed.labels("place").inc()
-            yield lower(rung, "ledger")
-            return
-        if rung != "full":
-            self._metrics.recalls_shed.labels(rung).inc()
+    async def turn(self, tenant: UUID) -> AsyncIterator[bool]:
+        """A place while the body runs; False where there was none in time."""
+        taken = await self._take(tenant)
         try:
-            yield rung
+            yield taken
         finally:
-            self._give_back(tenant)
+            if taken:
+                self._give_back(tenant)
+
+    def _may_wait(self, _tenant: UUID) -> bool:
+        return True
 
     async def _take(self, tenant: UUID) -> bool:
         if self._taken < self._places:
             self._hold(tenant)
             return True
-        queue = self._waiting.get(tenant, ())
-        share = fair_share(self._places, len(self._held.keys() | self._waiting.keys() | {tenant}))
-        if not may_wait(self._held.get(tenant, 0), len(queue), share):
+        if not self._may_wait(tenant):
             return False
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(tenant, deque()).append(turn)
@@ -94,3 +89,30 @@ class MemoryPlaces:
         if not queue:
             del self._waiting[favoured]
         self._hold(favoured)
+
+
+class MemoryPlaces(Places):
+    """The places of chats. `rung` is the best one that load lets begin."""
+
+    def __init__(self, places: int, wait_s: float, rung: Callable[[], Rung], metrics: Metrics) -> None:
+        super().__init__(places, wait_s)
+        self._rung = rung
+        self._metrics = metrics
+
+    @asynccontextmanager
+    async def place(self, tenant: UUID) -> AsyncIterator[Rung]:
+        """A place while the body runs, and the rung to begin at; `ledger` or lower where there is none."""
+        rung = self._rung()
+        async with self.turn(tenant) as taken:
+            if not taken:
+                self._metrics.recalls_shed.labels("place").inc()
+                rung = lower(rung, "ledger")
+            elif rung != "full":
+                self._metrics.recalls_shed.labels(rung).inc()
+            yield rung
+
+    def _may_wait(self, tenant: UUID) -> bool:
+        """Within its share: who finds no place does not need one."""
+        queue = self._waiting.get(tenant, ())
+        share = fair_share(self._places, len(self._held.keys() | self._waiting.keys() | {tenant}))
+        return may_wait(self._held.get(tenant, 0), len(queue), share)

@@ -29,8 +29,11 @@ from proxy.api.schemas_search import CandidateSaid, Explained, ScopeSaid, Search
 from proxy.api.sessions import Labels
 from proxy.gated import let_through, within
 from proxy.remembering import RECALLED_KINDS
+from proxy.shedding import Places
 
 DEADLINE_S: Final = 10.0
+# A quarter of what the embedder lets wait: the rest is for chats, and a flood of one tenant's is not before others'.
+AT_ONCE: Final = 16
 _DIGITS: Final = 6
 
 
@@ -40,6 +43,7 @@ class Search:
     def __init__(self, parts: OwnParts, labels: Labels) -> None:
         self._parts = parts
         self._labels = labels
+        self._places = Places(AT_ONCE, DEADLINE_S)
 
     async def __call__(self, request: web.Request) -> web.Response:
         """Search the caller's scope."""
@@ -84,7 +88,10 @@ class Search:
             as_of=_as_of(asked.as_of, caller),
             strict=True,
         )
-        recall = await recaller.recall(question, await recaller.embed(searched), DEADLINE_S)
+        async with self._places.turn(caller.scope.tenant) as taken:
+            if not taken:
+                raise _late()
+            recall = await recaller.recall(question, await recaller.embed(searched), DEADLINE_S)
         _refuse_faults(recall)
         recall = let_through(recall, holder)
         crossed = [c.memory_id for c in recall.candidates if c.visibility in ("project", "tenant")]
@@ -122,12 +129,16 @@ def _as_of(asked: datetime | None, caller: Caller) -> datetime | None:
     return None if moment is None or moment >= caller.now else moment
 
 
+def _late() -> TimedOut:
+    return TimedOut(f"the search took longer than {DEADLINE_S:g} s", retry_after_s=1)
+
+
 def _refuse_faults(recall: Recall) -> None:
     """An empty answer that a fault caused is no answer. Raises TimedOut, StoreUnavailable."""
     if recall.rung != "none":
         return
     if recall.reason == "deadline":
-        raise TimedOut(f"the search took longer than {DEADLINE_S:g} s", retry_after_s=1)
+        raise _late()
     if recall.reason is not None:
         raise StoreUnavailable(f"memory cannot be searched now ({recall.reason})", retry_after_s=1)
 

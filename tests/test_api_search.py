@@ -1,0 +1,60 @@
+"""Searches of the API beside chats: a flood of one tenant's takes neither the embedder nor the turns of others."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any, cast
+from uuid import UUID
+
+from memory.ids import new_id
+from memory.model import Recall, Scope
+from proxy.api.asking import Caller
+from proxy.api.parts import OwnParts
+from proxy.api.schemas_search import SearchAsked
+from proxy.api.search import AT_ONCE, Search
+from proxy.api.sessions import Labels
+from proxy.identity import Ask, Credential
+
+ADA, BOB = new_id(), new_id()
+
+
+class Slow:
+    """A recaller whose embedder is asked and does not answer yet."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.answers = asyncio.Semaphore(0)
+
+    async def embed(self, text: str) -> None:
+        self.asked.append(text)
+        await self.answers.acquire()
+
+    async def recall(self, *_: Any) -> Recall:
+        return Recall()
+
+
+def caller(tenant: UUID) -> Caller:
+    return Caller(Credential(tenant), Ask(Scope(tenant, "u", "p", "a")), datetime.now(UTC))
+
+
+async def test_a_flood_of_one_tenants_searches_leaves_the_embedder_to_chats_and_the_next_turn_to_others() -> None:
+    slow = Slow()
+    search = Search(cast(OwnParts, SimpleNamespace(recaller=slow, keys=None)), cast(Labels, None))
+
+    async def asked(tenant: UUID, query: str) -> Recall:
+        return await search.recalled(caller(tenant), SearchAsked(query=query), why="search")
+
+    flood = [asyncio.create_task(asked(ADA, f"flood {number}")) for number in range(100)]
+    await asyncio.sleep(0.01)
+    assert len(slow.asked) == AT_ONCE
+    modest = asyncio.create_task(asked(BOB, "modest"))
+    await asyncio.sleep(0.01)
+    slow.answers.release()
+    await asyncio.sleep(0.01)
+    assert slow.asked[AT_ONCE:] == ["modest"]
+    for _ in range(100):
+        slow.answers.release()
+    assert await modest == Recall()
+    assert len(await asyncio.gather(*flood)) == 100
