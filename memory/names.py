@@ -3,7 +3,7 @@
 Names are stored and shown open, and clients put keys into them (`X-Memory-Session: <their API key>`). Such a name is
 replaced by a keyed digest, always the same one, so that the conversation is found again and nobody reads the key. Of
 names only tokens of a known shape are found: a password alone looks like any word. Refuses nothing, keeps at most
-`NAMES_MAX` answers; a name that was seen before costs a look into a dictionary.
+`NAMES_MAX` answers; a name that was seen before costs a digest. No name lies here: it would outlive who is forgotten.
 """
 
 from __future__ import annotations
@@ -39,21 +39,16 @@ class Names:
     def __init__(self, redactor: Redacts, key: bytes) -> None:
         self._redactor = redactor
         self._key = key
-        self._known: OrderedDict[str, str] = OrderedDict()
+        self._known: OrderedDict[bytes, bool] = OrderedDict()  # by digest, whether it is a secret
 
     def __call__(self, name: str) -> str:
         """The name to store it by."""
         if len(name) < CHARS_MIN:
             return name
-        known = self._known.get(name)
-        if known is None:
-            known = self._known[name] = self._hidden(name)
+        digest = hmac.digest(self._key, b"name\x00" + name.encode("utf-8", "surrogatepass"), "sha256")[:16]
+        secret = self._known.get(digest)
+        if secret is None:
+            secret = self._known[digest] = bool(self._redactor.redact(name).findings)
             if len(self._known) > NAMES_MAX:
                 self._known.popitem(last=False)
-        return known
-
-    def _hidden(self, name: str) -> str:
-        if not self._redactor.redact(name).findings:
-            return name
-        digest = hmac.digest(self._key, b"name\x00" + name.encode("utf-8", "surrogatepass"), "sha256")
-        return f"hidden-{digest[:16].hex()}"
+        return f"hidden-{digest.hex()}" if secret else name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import pickle
 import random
 import string
 from pathlib import Path
@@ -114,3 +115,5 @@ def test_names_are_not_remembered_without_end() -> None:
     for number in range(NAMES_MAX + 10):
         names(f"a name of some length {number}")
     assert len(names._known) == NAMES_MAX
+    assert names("ada.lovelace@example.org") == "ada.lovelace@example.org"
+    assert b"lovelace" not in pickle.dumps(names._known), "who is forgotten is named in no process"
