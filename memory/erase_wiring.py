@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from functools import partial
 
 from memory.adapters.embedder import OnnxEmbedder
 from memory.adapters.language import LanguageModel
@@ -18,6 +19,7 @@ from memory.adapters.postgres.erase_probe import DatabaseProbe
 from memory.adapters.postgres.erase_store import EraseStore
 from memory.adapters.postgres.write_store import WriteStore
 from memory.adapters.redis_erase import RedisErase
+from memory.adapters.spool import count as spooled
 from memory.artifact_wiring import blobs_of
 from memory.config import Settings, effective_journal
 from memory.erasure.anew import Anew
@@ -86,6 +88,7 @@ def erasing_on(
             salt_rotation_min_s=settings.erasure.salt_rotation_min_s,
             journal=effective_journal(settings, settings.data.dir),
             spool=settings.data.dir / "spool",
+            spooled=partial(spooled, settings.data.dir / "spool"),
             files=BlobKeeper(database, blobs_of(settings)),
         )
     )

@@ -19,12 +19,13 @@ import mmap
 import os
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Final, TypeVar
+from uuid import UUID
 
 from memory.adapters.group_commit import GroupCommit
 from memory.adapters.spool_format import (
@@ -38,6 +39,7 @@ from memory.adapters.spool_format import (
     newest_generation,
     spans,
 )
+from memory.envelope import key_id_of
 from memory.errors import MemoryProxyFault, SpoolUnavailable
 from memory.on_disk import synced
 from memory.ports import Entry
@@ -293,12 +295,14 @@ def tidy(directory: Path) -> None:
             spool.let_go()
 
 
-def count(directory: Path) -> int:
-    """Undrained records of all spools in a directory, whoever owns them; takes no lock. Blocking."""
-    return sum(_count_file(path) for path in sorted(directory.glob(f"*{SUFFIX}")))
+def count(directory: Path, keys: Collection[UUID] | None = None) -> int:
+    """Undrained records of all spools in a directory, whoever owns them; takes no lock. Blocking. `keys`: of those
+    that are sealed under one of them.
+    """
+    return sum(_count_file(path, keys) for path in sorted(directory.glob(f"*{SUFFIX}")))
 
 
-def _count_file(path: Path) -> int:
+def _count_file(path: Path, keys: Collection[UUID] | None) -> int:
     """Count one file; counted again when its owner emptied it meanwhile."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -312,11 +316,18 @@ def _count_file(path: Path) -> int:
                 header = decode_header(data[:DATA_AT])
                 if header is None:
                     return 0  # being created, or lost: then the adopter finds what is in it
-                found = sum(1 for _ in spans(data, header.drained_at, header.generation, thorough=False))
+                waiting = spans(data, header.drained_at, header.generation, thorough=False)
+                found = sum(keys is None or _key_of(data[one.start : one.end], header) in keys for one in waiting)
                 if decode_header(data[:DATA_AT]) == header:
                     return found
     finally:
         os.close(fd)
+
+
+def _key_of(record: bytes, header: Header) -> UUID | None:
+    """The key that a record is sealed under; None: its bytes have changed since they were looked at."""
+    entry = decode_record(record, header.generation)
+    return None if entry is None else key_id_of(entry.envelope)
 
 
 def _free(fd: int, start: int, end: int) -> None:

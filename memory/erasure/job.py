@@ -13,7 +13,7 @@ import asyncio
 import hmac
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -60,6 +60,7 @@ class EraseParts:
     salt_rotation_min_s: float
     journal: Path
     spool: Path
+    spooled: Callable[[Collection[UUID]], int]
     files: TakesFiles
 
 
@@ -198,7 +199,7 @@ class Erasing:
             return False
 
         for _ in range(round(SETTLED_WITHIN_S / _LOOK_S) if keys else 0):
-            waiting = 0
+            waiting = await asyncio.to_thread(self._parts.spooled, keys)  # before the queue, where it goes next
             await self._parts.redis.purge(job.tenant_id, None, counted)
             if not waiting:
                 break

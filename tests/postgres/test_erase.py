@@ -43,6 +43,8 @@ from memory.adapters.postgres.sharing import Sharing
 from memory.adapters.redis_erase import RedisErase
 from memory.adapters.redis_hot import RedisHot
 from memory.adapters.redis_queue import RedisQueue, lane_names
+from memory.adapters.spool import Spool
+from memory.adapters.spool import count as spooled
 from memory.audit import noted
 from memory.chain import Digest
 from memory.checkpoints import NewCheckpoint
@@ -193,6 +195,7 @@ async def bench(postgres: TestDatabase, valkey: ValkeyServer, tmp_path: Path) ->
             salt_rotation_min_s=3600,
             journal=tmp_path / "erasures.ndjson",
             spool=tmp_path / "spool",
+            spooled=partial(spooled, tmp_path / "spool"),
             files=BlobKeeper(made.database, DirectoryBlobs(tmp_path / "artifacts")),
         )
         await keys.subject_key(made.tenant, "ada")
@@ -427,6 +430,28 @@ async def test_what_came_behind_the_asking_is_stored_before_its_key_goes(bench: 
     assert receipt["complete"], receipt
     assert receipt["counts"].items() >= {"keys_shredded": 1}.items()
     assert "queue_entries" not in receipt["counts"]
+
+
+async def test_what_came_behind_the_asking_and_waits_in_a_spool_is_stored_before_its_key_goes(bench: Bench) -> None:
+    """As where the queue is slow: what was drained of it before, and what is of others, is not waited for."""
+    ada = bench.stores.scope("ada")
+    await bench.commit(ada, "s")
+    erasure_id = await bench.ask("user", "ada", ada)
+    bench.parts.spool.mkdir()
+    spool = Spool(bench.parts.spool / f"{new_id()}.spool", 1 << 20)
+    for scope in (ada, ada, bench.stores.scope("bob")):
+        await spool.append(await queued(bench, scope, (), arrived_at=datetime.now(UTC) + timedelta(seconds=1)))
+    await spool.drained(1)
+    erasing = asyncio.create_task(bench.run(erasure_id))
+    while (job := await bench.asking.job(ada.tenant, erasure_id)) is None or job.step in ("asked", "marked", "deleted"):
+        await asyncio.sleep(0.05)
+    await asyncio.sleep(0.5)  # as a queue does that has much to do
+    shredded = bench.postgres.psql("SELECT count(*) FROM data_keys WHERE shredded_at IS NOT NULL")
+    await spool.drained(1)
+    receipt = (await erasing).receipt
+    await spool.close()
+    assert shredded == "0"
+    assert receipt["counts"].items() >= {"keys_shredded": 1}.items()
 
 
 class Stumbles:
