@@ -36,7 +36,7 @@ from policies.fact_patterns_kin import Antecedent
 from policies.fact_patterns_objects import objects
 from policies.fact_patterns_prose import CHARS_KEPT, COVER, Sentence, both_ends, covered, sentences
 from policies.fact_patterns_spoken import written_out
-from policies.fact_patterns_team import corrects, told
+from policies.fact_patterns_team import DECLINES, corrects, only_corrects, told
 from policies.fact_patterns_time import DATE, is_ahead, is_over, meaning, validity, values_in
 from policies.fact_patterns_time_elsewhere import in_english
 from policies.fact_patterns_values import Stated, stated_values
@@ -120,8 +120,9 @@ def facts_in(text: str, *, said_at: datetime, speaker: str | None = None) -> lis
     found: dict[tuple[str, str, str, bool], Fact] = {}
     after_correction, spoken_of = False, Antecedent()
     for sentence in sentences(said):
-        corrected = after_correction or corrects(said, sentence.start, sentence.end)
-        after_correction = corrected and sentence.end - sentence.start < 20
+        declines = DECLINES.match(read, sentence.start) is not None
+        corrected = after_correction or (not declines and corrects(said, sentence.start, sentence.end))
+        after_correction = not declines and only_corrects(said, sentence.start, sentence.end)
         facts = [
             *_ruled(said, sentence, voice, said_at),
             *_of_pronoun(said, sentence, spoken_of, voice, said_at),

@@ -124,11 +124,19 @@ _POINTING: Final = word_set(
     "It It's This That That's These Those They He She What Here There Yeah Yes Which Who And But So I My"
     " We If When Is Are Do"
 )
+_SETS_RIGHT: Final = (
+    r"(?:actually|no|nope|nein|non|perdón|pardon|sorry|wait|correction|oops|my (?:mistake|bad)"
+    r"|scratch that|to correct myself|i (?:made a mistake|misspoke))"
+)
+# "No pets, …", "no tengo coche" put nothing right: behind a "no" comes a stop, or who says what is so.
 _CORRECTS: Final = re.compile(
-    r"(?:^|[.!?\n—-]\s*)(?:actually|no|nope|nein|non|perdón|pardon|sorry|wait|correction|oops|my (?:mistake|bad)"
-    r"|scratch that|to correct myself|i (?:made a mistake|misspoke))\b[,:.!\s—-]",
+    rf"(?:^|[.!?\n—-]\s*)(?:actually\b|{_SETS_RIGHT}\b"
+    r"(?:\s*[,:.!—-]|\s+(?:i|i'm|it|it's|that's|my|our|we|we're|sorry|wait|ich|wir|es|je|j'|c'est|nous)(?!\w)))",
     re.I,
 )
+# Before what is said by the way is covered: no "thanks" is left then.
+DECLINES: Final = re.compile(r"\W*\w+[,.!]? (?:thanks?|thank you|thx|danke|merci|gracias|grazie|obrigad[oa])\b", re.I)
+_ONLY_CORRECTS: Final = re.compile(rf"(?:\W*\b(?:{_SETS_RIGHT}|oh|ah|so|typo|that was wrong)\b)+\W*", re.I)
 _MEANT: Final = re.compile(
     r"(?:(?:^|[,;—-] )(?:(?:actually|no|nope|sorry|wait|oops|correction)[,:!\s—-]+){1,3}(?:sorry,? "
     r"|actually,? )?(?:it's|it is|it was|i meant|i mean|make that|that's|should be)|^(?:i meant"
@@ -146,6 +154,11 @@ _NOT_BUT: Final = re.compile(
 def corrects(said: str, start: int, end: int) -> bool:
     """Whether a sentence opens by taking something back."""
     return _CORRECTS.match(said[start : min(end, start + 60)]) is not None
+
+
+def only_corrects(said: str, start: int, end: int) -> bool:
+    """Whether a sentence does nothing else, so that what is right stands in the next: "Sorry, my mistake."."""
+    return end - start < 60 and _ONLY_CORRECTS.fullmatch(said, start, end) is not None
 
 
 def told(said: str, start: int, end: int) -> Iterator[Told]:

@@ -276,6 +276,29 @@ def test_corrections_are_marked_and_say_what_they_replace() -> None:
     assert triples("It's not just in my sport, but in other aspects too.") == []
 
 
+@pytest.mark.parametrize(
+    "before",
+    [
+        "No pets. ",
+        "No, thanks. ",
+        "No thanks, ",
+        "No es caro. ",
+        "No worries. ",
+        "Sorry for that. ",
+        "Sorry I'm late. ",
+    ],
+)
+def test_a_no_to_something_else_corrects_nothing(before: str) -> None:
+    assert [(f.object, f.correction) for f in facts_in(f"{before}I live in Oslo.", said_at=WEDNESDAY)] == [
+        ("oslo", False)
+    ]
+
+
+@pytest.mark.parametrize("before", ["No. ", "No, ", "Nope! ", "Sorry, my mistake. ", "Actually ", "Oops! "])
+def test_what_stands_behind_words_that_only_correct_is_a_correction(before: str) -> None:
+    assert only(f"{before}I live in Oslo.").correction
+
+
 def test_never_is_part_of_an_instruction() -> None:
     assert triples("Never use emojis in your answers.") == [("user", "instruction", "never use emojis in your answers")]
 
