@@ -18,7 +18,7 @@ Range = tuple[int, int]
 _AND: Final = re.compile(r",? (?:und|oder|sowie|et|ou|y|ed?|o|u) |, ", re.IGNORECASE)
 # Where what is said of the things ends, and another clause begins.
 _ENDS: Final = re.compile(
-    r",? (?:pero|sino|aunque|porque|desde|hasta|aber|sondern|obwohl|weil|seit|bis|mais|parce|depuis|même"
+    r",? (?:pero|sino|aunque|porque|desde|hasta|aber|sondern|obwohl|weil|seit|bis|mais|parce|depuis|(?:quand )?même"
     r"|mas|até|ma|perché|maar|want|sinds)\b",
     re.IGNORECASE,
 )
@@ -46,9 +46,12 @@ _AT_HAND: Final = re.compile(
     r"|idea|respuesta|propuesta|opción|forma|manera|estilo|versión|texto|sugerencia)\b",
     re.IGNORECASE,
 )
+# How much, and what is said by the way: no part of a thing.
 _MUCH: Final = re.compile(
-    r"(?: (?:sehr|gerne?|auch|besonders|total|wirklich|beaucoup|bien|aussi|énormément|mucho|muchísimo|bastante"
-    r"|también))+(?= *\Z)",
+    r"(?: (?:sehr|gerne?|auch|besonders|total|wirklich|eigentlich|ganz|ziemlich|recht|schon|echt|voll|halt|eben|einfach"
+    r"|irgendwie|immer|noch|über alles|beaucoup|bien|aussi|énormément|vraiment|trop|toujours|en fait|mucho|muchísimo"
+    r"|bastante|también|siempre|la verdad|de verdad|en realidad|en serio|na verdade|demais|sempre|mesmo|davvero|molto"
+    r"|tanto|un sacco|in realtà|eigenlijk|heel|erg|best|wel))+(?= *\Z)",
     re.IGNORECASE,
 )
 _NOT_SO: Final = word_set(
