@@ -13,7 +13,7 @@ from typing import Final
 
 from policies.fact import Cardinality
 from policies.fact_patterns_elsewhere import LANGUAGES
-from policies.fact_patterns_words import ANAPHORS, AT_PRESENT, KIN_MANY, KIN_ONE, as_object, normalised, word_set
+from policies.fact_patterns_words import ANAPHORS, AT_PRESENT, KIN_MANY, KIN_ONE, TOOLS, as_object, normalised, word_set
 from policies.fact_rule import Told
 
 _THINGS: Final = (
@@ -64,6 +64,10 @@ _WE: Final = re.compile(
     r"(?P<o>[^,.;:!?()\n\"\ue000]{2,80}(?:\.\w[^,.;:!?()\n\"\ue000]{0,40}){0,3})",
     re.IGNORECASE,
 )
+# What ends under the name it was told under: "Kafka for the event bus" is Kafka.
+_TOOL: Final = rf"(?:{'|'.join(sorted(TOOLS))})(?![\w-])|(?-i:[A-Z])[\w+#-]*(?:\.\w+)?(?: (?-i:[A-Z])[\w+#-]*){{0,2}}"
+_TOOL_FOR: Final = re.compile(rf"(?P<t>{_TOOL})(?: (?:for|as|to) .+)?", re.IGNORECASE)
+_NEXT_TOOL: Final = re.compile(rf" and (?={_TOOL})", re.IGNORECASE)
 _ORDER: Final = re.compile(
     r"\W{0,3}(?:please,? )?(?:(?:from now on|going forward|in (?:the )?future),? (?:please )?(?:always "
     r"|never |don't )?|(?:remember to )?(?:always|never) |don't ever )"
@@ -290,20 +294,30 @@ def _conventions(said: str, start: int, end: int) -> Iterator[Told]:
             continue
         verb = found["v"].casefold()
         often = (found["a"] or "").lower().replace("all ", "").replace("also ", "")
-        says = f"{{P}} team {f'does not {verb}' if negated else often + _third(verb)} {chosen}."
         by_means = verb != "use" and bare.casefold().startswith("with ")
         predicate = "uses" if verb == "use" else f"convention_{verb}{'_with' * by_means}"
-        yield Told(
-            "team",
-            predicate,
-            as_object(bare.split(" ", 1)[1] if by_means else bare),
-            says,
-            (start + found.start("v"), start + found.start("o") + len(chosen)),
-            "convention",
-            "one" if by_means and not negated else "many",
-            negated=negated,
-            importance=0.7,
-        )
+        at = start + found.start("o")
+        for begins, ends, thing in _tools(chosen, bare) if verb == "use" and not negated else [(0, len(chosen), bare)]:
+            yield Told(
+                "team",
+                predicate,
+                as_object(thing.split(" ", 1)[1] if by_means else thing),
+                f"{{P}} team {f'does not {verb}' if negated else often + _third(verb)} {chosen[begins:ends]}.",
+                (at + begins if begins else start + found.start("v"), at + ends),
+                "convention",
+                "one" if by_means and not negated else "many",
+                negated=negated,
+                importance=0.7,
+            )
+
+
+def _tools(chosen: str, bare: str) -> list[tuple[int, int, str]]:
+    """The ranges of what is used, each with its name; all of it where not each is a tool with a name."""
+    begins = [0, *(one.end() for one in _NEXT_TOOL.finditer(bare))]
+    ends = [*(one.start() for one in _NEXT_TOOL.finditer(bare)), len(bare)]
+    found = [_TOOL_FOR.fullmatch(bare, begin, end) for begin, end in zip(begins, ends, strict=True)]
+    named = [(*one.span(), one["t"]) for one in found if one]
+    return named if len(named) == len(found) else [(0, len(chosen), bare)]
 
 
 def _decisions(said: str, start: int, end: int) -> Iterator[Told]:

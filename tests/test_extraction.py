@@ -1257,11 +1257,19 @@ def test_a_correction_in_other_languages_is_one(text: str) -> None:
     assert (only(text).object, only(text).correction) == ("bonn", True)
 
 
+def test_not_to_use_a_tool_for_one_thing_is_not_to_use_it_for_another() -> None:
+    assert triples("We don't use Redis for sessions.") == [("team", "uses", "redis for sessions")]
+    assert [f.statement for f in facts_in("We use Redis for caching and Postgres for storage.", said_at=WEDNESDAY)] == [
+        "The user's team uses Redis for caching.", "The user's team uses Postgres for storage.",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "end", ["We switched from Redis to Valkey.", "We no longer use Redis.", "We don't use Redis any more."]
 )
-def test_what_a_team_used_ends_under_the_key_it_was_told_under(end: str) -> None:
-    assert triples("We use Redis.") == [("team", "uses", "redis")]
+@pytest.mark.parametrize("more", ["", " for the event bus", " for caching and Postgres for storage", " and Kafka"])
+def test_what_a_team_used_ends_under_the_key_it_was_told_under(end: str, more: str) -> None:
+    assert triples(f"We use Redis{more}.")[0] == ("team", "uses", "redis")
     ended = facts_in(end, said_at=WEDNESDAY)[0]
     assert (ended.subject, ended.predicate, ended.object, ended.negated) == ("team", "uses", "redis", True)
 
@@ -1800,6 +1808,10 @@ def test_an_instruction_is_quoted_as_it_was_given() -> None:
     [
         ("Ich mag Jazz sehr, aber keine Oper.", "jazz"),
         ("J'aime le café beaucoup.", "café"),
+        ("Ich mag Spinnen eigentlich ganz gern.", "spinnen"),
+        ("J'aime bien le café quand même.", "café"),
+        ("Me gusta el café la verdad.", "café"),
+        ("Adoro il caffè davvero.", "caffè"),
         ("I like tea and work at night.", "tea"),
         ("I check this daily\nI like tea and have a lot.", "tea"),
     ],
