@@ -77,6 +77,7 @@ _OR: Final = re.compile(r" (?:or|oder|ou|o) ")
 _OVER: Final = re.compile(r"\b(?:no longer|any ?more|any longer|now|since|used to)\b", re.IGNORECASE)
 _NOT_OVER: Final = {
     "is no longer": "is not",
+    "no longer dislikes": "does not dislike",
     "no longer lives in": "does not live in",
     "no longer works at": "does not work at",
 }

@@ -234,6 +234,7 @@ _TURNS: Final = (
     _rule(rf"(?:I'm|I am) no longer (?:working|employed) (?:at|for|by) {_DOTTED}", "works_at", "{S} no longer works at {o}.", "employer", "ended", "one"),
     _rule(rf"(?:I'm|I am|^) ?no longer at {_DOTTED}", "works_at", "{S} is no longer at {o}.", "employer", "ended", "one"),
     _rule(r"I (?:no longer|don't|do not) (?:like|enjoy|love) (?P<o>[^,.;:!?()\n\"\ue000]{1,60}?) any ?more", "likes", "{S} no longer likes {o}.", "liking", "preference", "ended"),
+    _rule(r"I (?:no longer|don't|do not) (?:really |actually )?(?:hate|dislike|detest|despise|loathe|mind(?=[^,.;:!?\n]{1,60} any ?more)) (?P<o>[^,.;:!?()\n\"\ue000]{1,60}?)(?: any ?more|(?=[,.;!?]|$| (?:but|though|just|because)\b))", "likes", "{S} no longer dislikes {o}.", "liking", "preference"),
     _rule(rf"I no longer (?:like|enjoy|love) {_RUNS}", "likes", "{S} no longer likes {o}.", "liking", "preference", "ended"),
     _rule(rf"(?:I|we) no longer (?:have|own) {_RUN}", "has", "{S} no longer has {o}.", "phrase", "ended"),
     _rule(r"(?:I|we) (?:don't|do not) have (?P<o>[^,.;:!?()\n\"\ue000]{1,60}?) any ?more", "has", "{S} no longer has {o}.", "phrase", "ended"),

@@ -14,6 +14,7 @@ from bench.facts import may_replace
 from policies.extraction import facts_in, normalised
 from policies.fact import Fact
 from policies.fact_patterns_prose import CHARS_KEPT, CHARS_MAX
+from policies.reconcile import contradict, statement_of
 
 WEDNESDAY = datetime(2024, 3, 20, 12, tzinfo=UTC)
 
@@ -265,6 +266,22 @@ def test_a_dislike_has_the_key_of_the_liking_and_is_negated() -> None:
     liked, disliked = only("I like mushrooms"), only("I don't like mushrooms")
     assert (liked.subject, liked.predicate, liked.object) == (disliked.subject, disliked.predicate, disliked.object)
     assert disliked.negated and not liked.negated and "ended" not in disliked.qualifiers
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("I don't hate olives any more.", "no longer dislikes"),
+        ("I no longer dislike olives.", "no longer dislikes"),
+        ("I don't mind olives anymore.", "no longer dislikes"),
+        ("I don't dislike olives, I just never buy them.", "does not dislike"),
+    ],
+)
+def test_a_dislike_that_is_denied_has_the_key_of_the_liking_and_ends_the_dislike(text: str, says: str) -> None:
+    disliked, denied = only("I hate olives"), only(text)
+    assert denied.statement == f"The user {says} olives."
+    assert contradict(statement_of(denied), statement_of(disliked))
+    assert triples("I don't mind olives. I don't mind. I don't hate it. I don't hate you.") == []
 
 
 def test_corrections_are_marked_and_say_what_they_replace() -> None:
