@@ -24,6 +24,7 @@ from policies.fact_patterns_asked import asked_to_keep
 from policies.fact_patterns_cjk import told_in_cjk
 from policies.fact_patterns_denied import (
     doubted,
+    ironic,
     no_date,
     no_event,
     no_value,
@@ -72,6 +73,7 @@ _TIMELESS: Final = frozenset(
     }
 )
 _FACTS_MAX: Final = 40  # of one text
+_IRONY_CHARS: Final = 120  # so far behind a mark may stand
 _DENIED: Final = re.compile(r"n't\b|\bnot\b", re.IGNORECASE)
 _OR: Final = re.compile(r" (?:or|oder|ou|o) ")
 _OVER: Final = re.compile(r"\b(?:no longer|any ?more|any longer|now|since|used to)\b", re.IGNORECASE)
@@ -147,7 +149,7 @@ def facts_in(text: str, *, said_at: datetime, speaker: str | None = None) -> lis
         ranges = ((fact.span[0] - sentence.start, fact.span[1] - sentence.start) for fact in facts)
         spoken_of.read(said[sentence.start : sentence.end], ranges)
         for fact in facts:
-            if _is_unsaid(said, fact, sentence):
+            if _is_unsaid(said, fact, sentence) or _is_ironic(read, fact, sentence):
                 continue
             if fact.object and COVER not in fact.object and read[fact.span[0] : fact.span[1]].strip():
                 kept = replace(fact, correction=True) if corrected and not fact.correction else fact
@@ -296,6 +298,13 @@ def _is_unsaid(said: str, fact: Fact, sentence: Sentence) -> bool:
     if fact.cardinality == "one" and not fact.negated and _is_open(said, fact, sentence):
         return True
     return undone(said, end, sentence.end) or (not fact.negated and taken_back(said, end, sentence.end))
+
+
+def _is_ironic(read: str, fact: Fact, sentence: Sentence) -> bool:
+    """Whether a liking is none: its sentence or a mark in its line says so."""
+    start = fact.span[0]
+    behind = read[start : start + _IRONY_CHARS].split("\n", 1)[0]
+    return fact.predicate == "likes" and ironic(read[sentence.start : start], behind)
 
 
 def _is_open(said: str, fact: Fact, sentence: Sentence) -> bool:

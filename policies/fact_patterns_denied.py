@@ -146,9 +146,25 @@ _JOKE: Final = re.compile(
     r"|(?:non,? )?je (?:plaisante|rigole|blague|déconne)\b|(?:c'est |c'était )?une blague\b"
     r"|(?:actually,? |but |sorry,? |oh,? )?(?:scratch|ignore|forget|disregard) that\b(?! (?:i|we|my|our|the)\b)"
     r"|(?:actually,? |but |sorry,? |oh,? )?(?:it|that)(?:'s| is| was| got| has been) (?:just |already )?cancell?ed\b"
-    r"|(?:jk|not!)(?!\w))",
+    r"|(?:jk|not!)(?!\w)|not\W*(?:\n|\Z))",
     re.IGNORECASE,
 )
+
+# "Oh great, I love Mondays", "I love Mondays /s": the contrary is meant.
+_IRONY_BEFORE: Final = re.compile(
+    r"\W*(?:oh|yeah|wow|ah|well|ach|na)[, ]+(?:just )?(?:great|sure|right|joy|yay|lovely|fantastic|wonderful|brilliant"
+    r"|awesome|toll|super|klasse|prima|génial|genial|estupendo|ótimo|fantastico)\b",
+    re.IGNORECASE,
+)
+_IRONY_BEHIND: Final = re.compile(
+    r"\s[/#]s(?:arcasm)?(?!\w)|\U0001f644|\bsaid no ?(?:one|body) ever\b|[(*](?:sarcasm|irony|ironie|sarcasmo|not)[)*]",
+    re.IGNORECASE,
+)
+
+
+def ironic(before: str, behind: str) -> bool:
+    """Whether the words that open a sentence, or what stands in its line behind what it likes, say the contrary."""
+    return _IRONY_BEFORE.match(before) is not None or _IRONY_BEHIND.search(behind) is not None
 
 
 def no_event(before: str, behind: str) -> bool:

@@ -284,6 +284,23 @@ def test_a_dislike_that_is_denied_has_the_key_of_the_liking_and_ends_the_dislike
     assert triples("I don't mind olives. I don't mind. I don't hate it. I don't hate you.") == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Oh great, I love Mondays.", "yeah right, I'm a huge fan of YAML.", "I love taxes, said no one ever.", "I love Mondays /s",
+        "I love Mondays 🙄", "I love Mondays. Not.", "I love mondays... not", "I just love meetings (sarcasm)",
+    ],
+)  # fmt: skip
+def test_a_liking_that_means_the_contrary_is_none(text: str) -> None:
+    assert triples(text) == []
+    assert triples(f"{text}\nI like tea.") == [("user", "likes", "tea")]
+
+
+@pytest.mark.parametrize("before", ["Oh, ", "Yeah, ", "Sure, ", "Well, ", "Yes, "])
+def test_a_liking_that_is_only_assented_with_is_one(before: str) -> None:
+    assert triples(f"{before}I love sushi.") == [("user", "likes", "sushi")]
+
+
 def test_corrections_are_marked_and_say_what_they_replace() -> None:
     assert only("Actually, my budget is $6,000.").correction
     assert not only("My budget is $6,000.").correction
