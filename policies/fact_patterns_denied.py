@@ -146,6 +146,12 @@ _JOKE: Final = re.compile(
     r"|(?:non,? )?je (?:plaisante|rigole|blague|déconne)\b|(?:c'est |c'était )?une blague\b"
     r"|(?:actually,? |but |sorry,? |oh,? )?(?:scratch|ignore|forget|disregard) that\b(?! (?:i|we|my|our|the)\b)"
     r"|(?:actually,? |but |sorry,? |oh,? )?(?:it|that)(?:'s| is| was| got| has been) (?:just |already )?cancell?ed\b"
+    # "I work at Google. Well, at a supplier of theirs": near what was said, and another.
+    r"|\W{1,5}(?:well|i mean|or rather|naja|na ja|besser gesagt|vielmehr|enfin|bueno|o sea|mejor dicho|cioè|anzi"
+    r"|quer dizer|nou ja),? (?:actually |really |just |eher |plutôt |más bien |piuttosto )?"
+    r"(?:(?:in|at|for|with|bei|chez|pour|dans|en|para|a|presso|per|em|numa?|bij|voor)"
+    r" (?:(?:an?|one|the|einem?r?|der|une?|una?|uma?|l[ae]|el|een|de) )+(?-i:[a-zß-ÿ-])"
+    r"|(?:near|outside|close to|not far from|in der nähe|nahe|près|à côté|cerca|vicino|perto|vlak ?bij)\b)"
     r"|(?:jk|not!)(?!\w)|not\W*(?:\n|\Z))",
     re.IGNORECASE,
 )

@@ -301,6 +301,25 @@ def test_a_liking_that_is_only_assented_with_is_one(before: str) -> None:
     assert triples(f"{before}I love sushi.") == [("user", "likes", "sushi")]
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I work at Google. Well, at a subsidiary of Google.", "I live in Berlin, well, close to Berlin.",
+        "Je travaille chez Airbus. Enfin, chez un sous-traitant d'Airbus.", "Ich wohne in Köln, naja, in der Nähe von Köln.",
+        "Vivo en Madrid, bueno, cerca de Madrid.", "Moro em Recife. Quer dizer, perto de Recife.",
+    ],
+)  # fmt: skip
+def test_what_is_only_near_what_was_said_first_is_another(text: str) -> None:
+    assert triples(text) == []
+
+
+@pytest.mark.parametrize(
+    "rest", [" Well, I love it.", " I mean, the rents are awful.", " Also, in a way, I miss Rome."]
+)
+def test_what_goes_on_with_another_thing_takes_nothing_back(rest: str) -> None:
+    assert triples(f"I live in Berlin.{rest}")[0] == ("user", "lives_in", "berlin")
+
+
 def test_corrections_are_marked_and_say_what_they_replace() -> None:
     assert only("Actually, my budget is $6,000.").correction
     assert not only("My budget is $6,000.").correction
