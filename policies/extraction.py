@@ -38,7 +38,17 @@ from policies.fact_patterns_objects import objects
 from policies.fact_patterns_prose import CHARS_KEPT, COVER, Sentence, both_ends, covered, sentences
 from policies.fact_patterns_spoken import written_out
 from policies.fact_patterns_team import DECLINES, corrects, only_corrects, told
-from policies.fact_patterns_time import DATE, is_ahead, is_over, meaning, validity, values_in
+from policies.fact_patterns_time import (
+    DATE,
+    is_ahead,
+    is_over,
+    meaning,
+    passed,
+    this_period,
+    validity,
+    values_in,
+    while_it_lasts,
+)
 from policies.fact_patterns_time_elsewhere import in_english
 from policies.fact_patterns_values import Stated, stated_values
 from policies.fact_patterns_words import (
@@ -237,6 +247,7 @@ def _by_rule(
         if is_over(clause, said_at) or is_ahead(said[end : sentence.end]) or is_ahead(f" {lead}"):
             continue
         since, until = validity(clause, said_at)
+        until = until or (None if rule.negated else while_it_lasts(clause, said_at))
         # What is always so does not begin last week.
         since = None if rule.predicate in _TIMELESS or rule.predicate.startswith("{k}_") or rule.ended else since
         ours = rule.predicate == "uses" and found[0][:2].casefold() == "we"  # "we use" is of the team too
@@ -355,6 +366,11 @@ def _from_value(said: str, one: Stated, sentence: Sentence, voice: _Voice, said_
     stated = sentence.states(one.value.start)
     value = meaning(one.value, said_at)
     _, until = validity(said[one.value.end : one.end], said_at)
+    if one.value.kind == DATE:
+        until = until or passed(one.value.words, said_at)
+    elif not one.changed:
+        around = said[sentence.start : one.value.start], said[max(one.end, one.value.end) : sentence.end]
+        until = until or this_period(*around, said_at)
     return Fact(
         subject=(f"{head}s" if head == voice.subject else head)
         or voice.subject,  # "12 users" are not the one who speaks

@@ -104,6 +104,17 @@ _PAST: Final = re.compile(
     re.IGNORECASE,
 )
 
+_CALENDAR: Final = re.compile(rf"\b{_MONTH} \d|\d{{4}}|\d/\d", re.IGNORECASE)
+_FROM_TODAY: Final = re.compile(
+    rf"(?:next|this|coming) (?P<period>week|month)\b|(?:next|this) weekend|\b{_WEEKDAY}\b|tomorrow|tonight"
+)
+_THIS: Final = re.compile(r"(?<!since )(?<!as of )(?<!earlier )(?<!later )\bthis (week|month|year)\b", re.IGNORECASE)
+_OF_THIS_BEHIND: Final = re.compile(r",? (?:for |in )?this (week|month|year)\b(?!'s)", re.IGNORECASE)
+_OF_THIS_BEFORE: Final = re.compile(
+    r"\bthis (week|month|year)(?:'s [\w-]+(?: [\w-]+)?)? (?:is|are)(?: now| only| about)? $", re.IGNORECASE
+)
+_BEING: Final = re.compile(r"(?:this \w+,? )?(?:I'm|I am|we're|we are)\b", re.IGNORECASE)
+
 _AHEAD: Final = re.compile(
     rf",? (?:(?:from|starting|beginning|as of|effective) )?(?:next (?:week|month|year|spring|summer|fall|autumn|winter"
     rf"|{_WEEKDAY})|tomorrow)\b"
@@ -264,6 +275,31 @@ def _is_to_come(words: str, said_at: datetime) -> bool:
     """Whether a day without its year ("on June 1") is rather the one that comes than the one that was."""
     day = day_of(words.casefold(), said_at) if words[:3].casefold() == "on " else None
     return day is not None and day > said_at
+
+
+def passed(words: str, said_at: datetime) -> datetime | None:
+    """When a day is over that is named by its distance from today ("tomorrow", "Friday", "next week"); None for others:
+    "May 12" names the same day whenever it is read.
+    """
+    named = words.casefold()
+    if _CALENDAR.search(named) or not (found := _FROM_TODAY.search(named)):
+        return None
+    if found["period"]:
+        return _begin_of_period(found["period"], 1 + found[0].startswith("next"), said_at)
+    day = day_of(named, said_at)
+    return day + (2 if "weekend" in named else 1) * _ONE_DAY if day else None
+
+
+def this_period(before: str, behind: str, said_at: datetime) -> datetime | None:
+    """When the week, month or year is over for which a value between these words is said: "my budget this month is"."""
+    found = _OF_THIS_BEHIND.match(behind) or _OF_THIS_BEFORE.search(before)
+    return _begin_of_period(found[1].casefold(), 1, said_at) if found else None
+
+
+def while_it_lasts(clause: str, said_at: datetime) -> datetime | None:
+    """The same for what somebody says to be: "I'm vegan this month"."""
+    found = _BEING.match(clause) and _THIS.search(clause)
+    return _begin_of_period(found[1].casefold(), 1, said_at) if found else None
 
 
 def is_over(clause: str, said_at: datetime) -> bool:

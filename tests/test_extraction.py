@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from hypothesis import given, settings
@@ -14,7 +14,8 @@ from bench.facts import may_replace
 from policies.extraction import facts_in, normalised
 from policies.fact import Fact
 from policies.fact_patterns_prose import CHARS_KEPT, CHARS_MAX
-from policies.reconcile import contradict, statement_of
+from policies.labels import Integrity
+from policies.reconcile import Saying, contradict, settle, statement_of
 
 WEDNESDAY = datetime(2024, 3, 20, 12, tzinfo=UTC)
 
@@ -318,6 +319,33 @@ def test_what_is_only_near_what_was_said_first_is_another(text: str) -> None:
 )
 def test_what_goes_on_with_another_thing_takes_nothing_back(rest: str) -> None:
     assert triples(f"I live in Berlin.{rest}")[0] == ("user", "lives_in", "berlin")
+
+
+@pytest.mark.parametrize(
+    ("text", "until"),
+    [
+        ("My meeting with Sara is tomorrow at 3pm.", "2024-03-22"), ("My flight is on Friday.", "2024-03-23"),
+        ("My exam is next Monday.", "2024-03-26"), ("Our launch is next week.", "2024-04-01"),
+        ("The deadline for the report is this weekend.", "2024-03-25"), ("My flight is tonight at 7pm.", "2024-03-21"),
+        ("My flight is on May 12.", ""), ("My flight is on Friday, May 10.", ""), ("My standup is at 9:30 am.", ""),
+        ("I'm vegan this month.", "2024-04-01"), ("I'm living in Lisbon this week.", "2024-03-25"),
+        ("My budget is $500 this month.", "2024-04-01"), ("My budget for this month is $500.", "2024-04-01"),
+        ("I've read 12 books this year.", "2025-01-01"), ("My rent went up to $900 this month.", ""),
+        ("I moved to Lisbon this week.", ""), ("I got married this year.", ""), ("I'm vegan since this year.", ""),
+    ],
+)  # fmt: skip
+def test_what_is_told_by_its_distance_from_today_ends_with_its_day_or_period(text: str, until: str) -> None:
+    assert day(only(text).valid_to) == until
+
+
+def test_a_friday_of_another_week_is_another_time() -> None:
+    said = [WEDNESDAY, WEDNESDAY + timedelta(days=28)]
+    flights = [fact for at in said for fact in facts_in("My flight is on Friday.", said_at=at)]
+    sayings = [
+        Saying(statement_of(f), at, Integrity.USER, valid_to=f.valid_to) for f, at in zip(flights, said, strict=True)
+    ]
+    (standing,) = settle(sayings).values()
+    assert (standing.since.said_at, day(standing.until)) == (said[1], "2024-04-20")
 
 
 def test_corrections_are_marked_and_say_what_they_replace() -> None:
