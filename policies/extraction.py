@@ -19,6 +19,7 @@ from typing import Final
 
 from policies import fact_patterns_tongues as tongues
 from policies.fact import Fact
+from policies.fact_decided import as_choice
 from policies.fact_patterns import FIRST, OF_PRONOUN, OPENS, SHE_OR_HE, TALE, UNREAL
 from policies.fact_patterns_asked import asked_to_keep
 from policies.fact_patterns_cjk import told_in_cjk
@@ -243,18 +244,20 @@ def _by_rule(
             continue
         begins = found.start() if groups.get("v") is None else found.start("v")
         lead = _lead(said, begins, sentence)
-        clause = f"{lead}{_clause(said, begins, end, sentence)}"
+        own = _clause(said, begins, end, sentence)
+        clause = f"{lead}{own}"
         if is_over(clause, said_at) or is_ahead(said[end : sentence.end]) or is_ahead(f" {lead}"):
             continue
         since, until = validity(clause, said_at)
-        until = until or (None if rule.negated else while_it_lasts(clause, said_at))
+        if not rule.negated:
+            until = until or while_it_lasts(said[sentence.start : begins], own, said_at)
         # What is always so does not begin last week.
         since = None if rule.predicate in _TIMELESS or rule.predicate.startswith("{k}_") or rule.ended else since
         ours = rule.predicate == "uses" and found[0][:2].casefold() == "we"  # "we use" is of the team too
         says = _as_denied(rule.says, clause)
         says = says.replace("{S}", "{P} team") if ours else says
         one = told_by(rule, said[start:end], (begins, end), kind, shown=shown, says=says, of="team" if ours else "user")
-        yield _from_told(one, voice, until, since)
+        yield _from_told(as_choice(one), voice, until, since)
 
 
 def _as_denied(says: str, clause: str) -> str:

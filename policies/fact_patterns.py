@@ -40,7 +40,7 @@ TRIGGER: Final = re.compile(
 OPENS: Final = re.compile(
     r"(?:^|[,;:.!?()–—-]|\b(?:and|but|because|since|so|also|plus|well|yeah|yes|yep|no|nope|actually|btw|oh|hey|hi|hello|though|although"
     r"|considering|given|now|currently|remember|note|that|fyi|honestly|personally|basically|sorry|mean|y|und|et|aber|pero|mais|sure|then"
-    r"|lately|recently|especially|anyway|still|uh|um|uhm|erm|in (?:real life|reality|fact|general)"
+    r"|yesterday|today|(?:this|last) (?:week|month|year|morning|night)|lately|recently|especially|anyway|still|uh|um|uhm|erm|in (?:real life|reality|fact|general)"
     r"|generally|usually|normally|nowadays|these days|at (?:work|home)"
     r"|hallo|moin|hola|bonjour|salut|porque|car|denn|recuerda que|ten en cuenta que|n'oublie pas que))\s*$",
     re.IGNORECASE,
@@ -252,6 +252,8 @@ _TURNS: Final = (
     _rule(rf"(?:I|we|I've|we've) {_ADV}(?:decided|agreed|chosen|opted|resolved|settled) (?P<o>(?:to|on|against|for|not to) [^.;:!?()\n\"\ue000]{{3,110}})", "decided", "{S} decided {o}.", "clause", "decision", importance=0.65),
     _rule(rf"I {_ADV}use (?P<o>{_TOOL}|(?-i:[A-Z])[\w+#.-]*\w(?: (?-i:[A-Z])[\w+#-]*){{0,2}})(?! v?\d|(?:'s)? [a-z]+ing\b)", "uses", "{S} uses {o}.", "phrase"),
     _rule(rf"(?:I'm|I am|we're|we are) {_ADV}going with (?P<o>{_TOOL}|(?-i:[A-Z])[\w+#.-]*\w(?= (?:after all|instead)\b))", "chose", "{S} chose {o}.", "choice", "decision", importance=0.65),
+    _rule(rf"(?:(?:I'm|I am|we're|we are) {_ADV}(?:sticking|staying)|(?:I|we|I'll|we'll|we will) {_ADV}(?:stick|stay)) with (?P<o>{_TOOL}|(?-i:[A-Z])[\w+#.-]*\w(?= (?:after all|instead)\b))", "chose", "{S} chose to stay with {o}.", "choice", "decision", importance=0.65),
+    _rule(rf"(?:I'm|I am|we're|we are) (?:not|no longer) going with (?P<o>{_TOOL})", "chose", "{S} is not going with {o}.", "choice", "decision", "ended", importance=0.65),
     _rule(rf"(?:I|we|I've|we've) {_ADV}(?:chose|chosen|picked(?! up| out)|went with|going with|gone with|settled on) {_RUN}", "chose", "{S} chose {o}.", "choice", "decision", importance=0.65),
 )  # fmt: skip
 

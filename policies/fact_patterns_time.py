@@ -113,7 +113,8 @@ _OF_THIS_BEHIND: Final = re.compile(r",? (?:for |in )?this (week|month|year)\b(?
 _OF_THIS_BEFORE: Final = re.compile(
     r"\bthis (week|month|year)(?:'s [\w-]+(?: [\w-]+)?)? (?:is|are)(?: now| only| about)? $", re.IGNORECASE
 )
-_BEING: Final = re.compile(r"(?:this \w+,? )?(?:I'm|I am|we're|we are)\b", re.IGNORECASE)
+_BEING: Final = re.compile(r"(?:I'm|I am|we're|we are)\b", re.IGNORECASE)
+_NEAR: Final = 14  # characters: "this month, "
 
 _AHEAD: Final = re.compile(
     rf",? (?:(?:from|starting|beginning|as of|effective) )?(?:next (?:week|month|year|spring|summer|fall|autumn|winter"
@@ -296,9 +297,9 @@ def this_period(before: str, behind: str, said_at: datetime) -> datetime | None:
     return _begin_of_period(found[1].casefold(), 1, said_at) if found else None
 
 
-def while_it_lasts(clause: str, said_at: datetime) -> datetime | None:
-    """The same for what somebody says to be: "I'm vegan this month"."""
-    found = _BEING.match(clause) and _THIS.search(clause)
+def while_it_lasts(before: str, clause: str, said_at: datetime) -> datetime | None:
+    """The same for what somebody says to be: "I'm vegan this month", "this month I'm vegan"."""
+    found = _BEING.match(clause) and (_THIS.search(clause) or _THIS.search(before, max(0, len(before) - _NEAR)))
     return _begin_of_period(found[1].casefold(), 1, said_at) if found else None
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from bench.facts import may_replace
 from policies.extraction import facts_in, normalised
-from policies.fact import Fact
+from policies.fact import Fact, aspect_of
 from policies.fact_patterns_prose import CHARS_KEPT, CHARS_MAX
 from policies.labels import Integrity
 from policies.reconcile import Saying, contradict, settle, statement_of
@@ -328,7 +328,7 @@ def test_what_goes_on_with_another_thing_takes_nothing_back(rest: str) -> None:
         ("My exam is next Monday.", "2024-03-26"), ("Our launch is next week.", "2024-04-01"),
         ("The deadline for the report is this weekend.", "2024-03-25"), ("My flight is tonight at 7pm.", "2024-03-21"),
         ("My flight is on May 12.", ""), ("My flight is on Friday, May 10.", ""), ("My standup is at 9:30 am.", ""),
-        ("I'm vegan this month.", "2024-04-01"), ("I'm living in Lisbon this week.", "2024-03-25"),
+        ("I'm vegan this month.", "2024-04-01"), ("This week, I'm based in Rome.", "2024-03-25"), ("This week I'm based in Rome.", "2024-03-25"), ("I'm living in Lisbon this week.", "2024-03-25"),
         ("My budget is $500 this month.", "2024-04-01"), ("My budget for this month is $500.", "2024-04-01"),
         ("I've read 12 books this year.", "2025-01-01"), ("My rent went up to $900 this month.", ""),
         ("I moved to Lisbon this week.", ""), ("I got married this year.", ""), ("I'm vegan since this year.", ""),
@@ -346,6 +346,33 @@ def test_a_friday_of_another_week_is_another_time() -> None:
     ]
     (standing,) = settle(sayings).values()
     assert (standing.since.said_at, day(standing.until)) == (said[1], "2024-04-20")
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "holds"),
+    [
+        ("We decided to go with Postgres.", "No, we stay with MySQL after all.", {"mysql"}),
+        ("Yesterday we decided to use Kafka for the events.", "We're sticking with RabbitMQ.", {"rabbitmq"}),
+        ("We chose Postgres.", "We decided against Postgres.", set()),
+        ("We're going with React.", "We're not going with React after all.", set()),
+        ("We decided to use Postgres for orders.", "We decided to use SQLite for the cache.", {"postgres", "sqlite"}),
+        ("We chose Postgres.", "We chose Kafka.", {"postgres", "kafka"}),
+    ],
+)
+def test_a_decision_is_superseded_by_its_reversal(first: str, then: str, holds: set[str]) -> None:
+    keys: dict[str, list[Saying]] = {}
+    for number, text in enumerate((first, then)):
+        fact = only(text)
+        of = aspect_of(fact)
+        saying = Saying(statement_of(fact), WEDNESDAY, Integrity.USER, number, correction=fact.correction, aspect=of)
+        keys.setdefault(fact.predicate, []).append(saying)
+    standing = [one for said in keys.values() for one in settle(said).items()]
+    assert {one.object for one, how in standing if how.state == "current" and not one.negated} == holds
+
+
+@pytest.mark.parametrize("text", ["We stay with my parents.", "I'm staying with Anna.", "I stick with it."])
+def test_with_whom_one_stays_is_no_decision(text: str) -> None:
+    assert triples(text) == []
 
 
 def test_corrections_are_marked_and_say_what_they_replace() -> None:
