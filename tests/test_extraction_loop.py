@@ -359,6 +359,24 @@ async def test_what_kills_workers_goes_to_the_rules_and_then_to_nobody(bench: Be
     assert await texts(bench.stores) == BY_RULES
 
 
+async def test_no_model_is_asked_about_an_errand(bench: Bench) -> None:
+    told = {"role": "system", "content": "You are a title generator. You output ONLY a thread title."}
+    request = json.dumps({"model": "m", "messages": [told, {"role": "user", "content": SAID}]}).encode()
+    await bench.keep(request=request, digests=(None, bytes(32)))
+    model = Model()
+    assert await bench.extraction(model).take_out(await bench.take()) == "rules"
+    assert (model.asked, await texts(bench.stores)) == ([], BY_RULES)
+
+
+async def test_no_model_is_asked_about_examples_that_other_conversations_begin_with(bench: Bench) -> None:
+    """The write path makes no memory of them."""
+    await bench.keep()
+    bench.postgres.psql("DELETE FROM derivations WHERE derived_kind = 'memory'")
+    model = Model()
+    assert await bench.extraction(model).take_out(await bench.take()) == "gone"
+    assert (model.asked, await texts(bench.stores)) == ([], set())
+
+
 class Dying:
     """The store, for a worker that dies before or after one of its steps."""
 

@@ -33,10 +33,10 @@ from memory.write.facts import new_fact
 from memory.write.parts import Redacts
 from memory.write.read_facts import Heard, UserTurn
 from memory.write.seams import Announcer
-from memory.write.turns import served_texts
+from memory.write.turns import instructions_of, served_texts
 from memory.write.vllm_facts import Exchange, Outcome, Why
 from memory.write.windows import TextTokenizer
-from policies.brought import brought_in
+from policies.brought import brought_in, instructs_errand
 from policies.fact import Fact
 from policies.injection.judge import judge
 from policies.lifetime import DaysOf
@@ -49,7 +49,7 @@ TAKES_MAX: Final = 6
 SECRET_CHARS_MIN: Final = 4
 _NOT_BARE: Final = re.compile(r"[\W_]+")
 # rules: no model is asked. unfounded: of all that a model named nothing holds. unreadable: its sealed body is gone or
-# no key opens it. gone: its turns are. given_up: nothing can be had of it.
+# no key opens it. gone: its turns are, or made no memory. given_up: nothing can be had of it.
 Done = Literal[Why, "rules", "unfounded", "unreadable", "gone", "given_up"]
 
 
@@ -131,6 +131,8 @@ class Extraction:
             captured = await self._opened(due, stored)
         except EnvelopeUnreadable:
             return "unreadable", []
+        if any(map(instructs_errand, instructions_of(captured))):
+            return "rules", []
         outcome = await ask.ask(await self._exchange(due, captured, stored.turns))
         metrics = self._parts.metrics
         metrics.extraction_tokens.labels("prompt").inc(outcome.prompt_tokens)

@@ -100,8 +100,9 @@ FROM exchanges
 WHERE tenant_id = $1 AND exchange_id = $2;
 
 -- name: user_turns_of_due
--- The exchange's own turns of the user, in order; not those that must not be told, nor those that are sealed: nobody is
--- asked about them.
+-- The exchange's own turns of the user, in order; not those that must not be told, those that are sealed, nor those that
+-- made no memory (an errand of a front-end, examples that other conversations begin with, a thank you): nobody is asked
+-- about them.
 -- $1 tenant uuid, $2 session_id uuid, $3 exchange_id uuid, $4 seq_from int8, $5 seq_to int8
 -- Uses: turns_tenant_id_session_id_seq_key. Rows: event_id, exchange_id, seq, chain, parent_chain, role, name, content,
 -- origin, integrity, sensitivity, model, redactions, token_count, occurred_at, language.
@@ -111,4 +112,5 @@ FROM turns
 WHERE tenant_id = $1 AND session_id = $2 AND seq BETWEEN $4 AND $5 AND exchange_id = $3 AND role = 'user'
   AND sensitivity IN ('public', 'internal')
   AND NOT {not_told(turns.event_id)}
+  AND NOT {made_no_memory(turns.event_id)}
 ORDER BY seq;
