@@ -388,7 +388,7 @@ def _takes_back(text: str) -> Iterator[re.Match[str]]:
 
 def _taken_back(stated: Sequence[Fact], before: str, back: re.Match[str]) -> Iterator[Fact]:
     """What is so no more."""
-    about = set(_WORD.findall((back["about"] or "").casefold()))
+    about = set(_WORD.findall((back["about"] or back["thing"] or "").casefold()))
     for fact in stated:
         told = f"{fact.statement} {before[slice(*fact.span)]}".casefold()
         if not fact.negated and (not about or any(word in told for word in about)):

@@ -176,6 +176,7 @@ TAKES_BACK: Final = re.compile(
     r" (?:what i (?:just )?(?:said|told you|wrote|mentioned)|everything i (?:just )?(?:said|told you)|my last message|the last (?:thing|message)(?: i (?:said|wrote))?)"
     r"|vergiss(?: bitte)?,? was ich (?:gerade |eben |dir )*(?:gesagt|geschrieben|erzählt) habe|oublie ce que (?:je viens de dire|j'ai dit)|olvida lo que (?:te )?(?:dije|he dicho|acabo de decir)"
     r"|(?:忘了|忘掉|别记|別記)(?:我)?(?:刚才|剛才|刚刚)(?:说|說)的话?|(?:さっき|今)(?:言った|の)(?:こと|話)?は忘れて(?:ください)?)(?: about (?P<about>[^.!?\n,]{2,40}))?"
+    r"|(?:forget|scrap|scratch|drop|ignore|skip|never ?mind)(?: about)? (?:the|my|that|those) (?P<thing>[\w' -]{2,40}?) (?:thing|part|bit|rule|stuff|request|instruction|preference|requirement)s?"
     r"|(?P<that>(?:forget|scratch|delete|disregard|strike) (?:that|this|it)(?: please| again)?|vergiss das(?: bitte)?(?: wieder)?|oublie ça|olvida eso|olvídalo|忘了吧|忘れてください)"
     r")(?=[\s.,;!)。！、，]|$)",
     re.IGNORECASE,

@@ -104,6 +104,11 @@ def test_what_may_be_said_of_something_else_puts_nothing_right(turns: tuple[str,
         ("I live in Toledo. Which pub is good?", "Please forget what I said about Toledo."),
         ("Ich wohne in Essen.", "war nur ein Witz"),
         ("我住在北京。", "开玩笑的。"),
+        (
+            "From now on answer in bullet points. I hate long intros.",
+            "actually scrap the bullet points thing, prose is fine.",
+        ),
+        ("Always cite your sources. I live in Rome.", "never mind the citing sources part"),
     ],
 )
 def test_what_is_taken_back_in_the_next_turn_is_so_no_more(first: str, then: str) -> None:
@@ -119,6 +124,7 @@ def test_what_is_taken_back_in_the_next_turn_is_so_no_more(first: str, then: str
         ("I live in Rome.", "I forget that all the time"),
         ("I live in Rome and I like tea.", "Ignore what I said about my brother."),
         ("I live in Rome.", "never mind"),
+        ("I live in Rome.", "skip the boring part"),
     ],
 )
 def test_a_request_that_is_taken_back_leaves_what_was_stated(first: str, then: str) -> None:
