@@ -42,6 +42,7 @@ OPENS: Final = re.compile(
     r"|considering|given|now|currently|remember|note|that|fyi|honestly|personally|basically|sorry|mean|y|und|et|aber|pero|mais|sure|then"
     r"|yesterday|today|(?:this|last) (?:week|month|year|morning|night)|lately|recently|especially|anyway|still|uh|um|uhm|erm|in (?:real life|reality|fact|general)"
     r"|generally|usually|normally|nowadays|these days|at (?:work|home)"
+    r"|(?:it )?turns out(?: that)?|en fait|finalement|d'ailleurs|en realidad|al final|por cierto"
     r"|hallo|moin|hola|bonjour|salut|porque|car|denn|recuerda que|ten en cuenta que|n'oublie pas que))\s*$",
     re.IGNORECASE,
 )
@@ -258,7 +259,7 @@ _TURNS: Final = (
 )  # fmt: skip
 
 # "no vivo en", "ich mag Pilze nicht": what is only denied in these languages ends nothing and is no fact.
-_DENIED: Final = r"(?<!\bno )(?<!\bno  )(?<!\bnunca )(?<!\btampoco )(?<!\bjamás )(?!(?:(?! mais pas (?!trop|beaucoup|tant|tellement|vraiment))[^,.;:!?\n]){0,100}\b(?:nicht|nie|niemals|kaum|pas|jamais|nunca)\b)"
+_DENIED: Final = r"(?<!\bno )(?<!\bno  )(?<!\bnunca )(?<!\btampoco )(?<!\bjamás )(?!(?:(?! mais pas (?!trop|beaucoup|tant|tellement|vraiment)| (?:et|und|y|e) (?:je|j'|ich|yo|no|nunca|on|nous|wir)\b)[^,.;:!?\n]){0,100}\b(?:nicht|nie|niemals|kaum|pas|jamais|nunca)\b)"
 _MUCH: Final = (
     r"(?:(?:bien|beaucoup|vraiment|surtout|toujours|trop|aussi|mucho|muchísimo|bastante|también|realmente|sehr gerne?|sehr|gerne?"
     r"|auch|besonders|wirklich|ja|nur) (?!$))*"

@@ -28,6 +28,9 @@ TRIGGER: Final = re.compile(
 
 _OPENS: Final = (
     r"(?:^|[,;:.!?¡¿(–—-]|\b(?:und|aber|denn|auch|weil|außerdem|übrigens|ja|et|mais|car|sinon|oui|y|pero|porque|además|por cierto|sí"
+    r"|en fait|finalement|d'ailleurs|en realidad|al final|na verdade|in realtà|alla fine|hier|ayer|ontem|ieri|gisteren|gestern"
+    r"|(?:le mois|l'an(?:née)?|la semaine) derni(?:er|ère)|(?:el mes|el año|la semana) pasad[oa]"
+    r"|(?:no |o )?(?:mês|ano) passado|(?:na |a )?semana passada|(?:il mese|l'anno|la settimana) scors[oa]|vorige (?:week|maand)|vorig jaar"
     r"|e|mas|pois|aliás|sim|ma|perché|inoltre|sì|maar|want|trouwens|also|hallo|hi|hey|moin|hola|bonjour|salut|oi|olá|ciao|hoi"
     r"|ahora|agora|adesso|maintenant|jetzt|danke|merci|gracias|obrigad[oa]|grazie|en|recuerda que|ten en cuenta que|n'oublie pas que|lembr[ae](?:-te)?(?: de)? que"
     r"|ricorda(?:ti)? che))\s*$"

@@ -375,6 +375,30 @@ def test_with_whom_one_stays_is_no_decision(text: str) -> None:
     assert triples(text) == []
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Turns out I'm not allergic to cats after all.", ("allergic_to", "cats")),
+        ("En fait je n'aime plus la bière depuis mon voyage.", ("likes", "bière")),
+        ("Mês passado me mudei para Florianópolis.", ("lives_in", "florianópolis")),
+        ("El mes pasado me mudé a Lima.", ("lives_in", "lima")),
+        ("Yesterday I adopted a dog.", ("has", "dog")),
+        ("Je suis allergique au pollen et je ne dors pas bien.", ("allergic_to", "pollen")),
+        ("Soy alérgica al polen y nunca duermo bien.", ("allergic_to", "polen")),
+        ("J'habite à Lyon et je n'aime pas Paris.", ("lives_in", "lyon")),
+    ],
+)
+def test_when_it_was_and_what_is_denied_beside_leave_a_statement_one(text: str, expected: tuple[str, str]) -> None:
+    assert triples(text) == [("user", *expected)]
+
+
+@pytest.mark.parametrize(
+    "text", ["Je n'habite pas à Lyon.", "Ich mag Pilze und Käse nicht.", "J'aime le café et le thé pas trop."]
+)
+def test_a_denial_of_the_same_clause_leaves_none(text: str) -> None:
+    assert triples(text) == []
+
+
 def test_corrections_are_marked_and_say_what_they_replace() -> None:
     assert only("Actually, my budget is $6,000.").correction
     assert not only("My budget is $6,000.").correction
