@@ -50,6 +50,7 @@ _NAMES: Final = re.compile(
 )
 _ANY_TIME: Final = datetime(2000, 1, 1, tzinfo=UTC)
 _WORD: Final = re.compile(r"[^\W\d_]{4,}")
+_FIGURES: Final = re.compile(r"\d+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,8 +335,11 @@ def _places(right: _Right, fact: Fact, before: str) -> list[tuple[int, int]]:
         return [one.span() for one in _KIN.finditer(before, start, end)]
     if right.kind == "name":
         at = before[start:end].casefold().rfind(fact.object)
-        named = at >= 0 and _NAMES.fullmatch(fact.predicate) and not before[start + at].islower()
-        return [(start + at, start + at + len(fact.object))] if named else []
+        if _FIGURES.match(right.words):  # "5月13日"
+            meant = _FIGURES.sub("0", fact.object) == _FIGURES.sub("0", right.words)
+        else:
+            meant = _NAMES.fullmatch(fact.predicate) is not None and not before[start + at].islower()
+        return [(start + at, start + at + len(fact.object))] if at >= 0 and meant else []
     values = [one for one in values_in(before[start:end])[1] if one.kind == right.kind]
     return [(start + one.start, start + one.end) for one in values] if len(values) == 1 else []
 

@@ -45,6 +45,8 @@ def denied(*turns: str) -> list[tuple[str, str]]:
         ("Ich wohne in Essen.", "Gut.", "Und ich wohne nicht in Essen, sondern in Bochum", ("user", "lives_in", "bochum")),
         ("我住在北京。", "好的。", "不对，是上海。", ("user", "lives_in", "上海")),
         ("大阪に住んでいます。", "はい。", "すみません、京都です。", ("user", "lives_in", "京都")),
+        ("北海道に住んでいます。誕生日は5月3日です。", "はい。", "すみません、5月13日でした。", ("user", "birthday", "5月13日")),
+        ("我的生日是5月3日。", "好的。", "不对，应该是5月13日。", ("user", "birthday", "5月13日")),
         ("I'm from Brazil and now I live in Dublin.", "In Dublin you register here.", "sorry, Cork", ("user", "lives_in", "cork")),
         ("I'm 34 and I need a plan.", "Okay.", "sorry, 43", ("user", "age", "43")),
         ("What can I see?", "Where do you live?", "Berlin", None),
