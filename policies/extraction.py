@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Final
 
@@ -55,7 +55,6 @@ from policies.fact_patterns_values import Stated, stated_values
 from policies.fact_patterns_words import (
     NO_EMPLOYERS,
     NO_HOMES,
-    PERSONS,
     TOOLS,
     as_object,
     head_and_rest,
@@ -63,6 +62,7 @@ from policies.fact_patterns_words import (
     normalised,
 )
 from policies.fact_rule import IN_PASSING, STATED, Rule, Table, Told, told_by
+from policies.fact_sentence import Voice, in_voice, value_sentence
 from policies.standing import CHARS_MAX
 
 __all__ = ["facts_in", "normalised"]
@@ -112,21 +112,9 @@ _SAYS_WHEN: Final = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Voice:
-    """Who speaks: the subject of their facts, and how a statement names them."""
-
-    subject: str
-    shown: str
-
-    @property
-    def owning(self) -> str:
-        return f"{self.shown}'s"
-
-
 def facts_in(text: str, *, said_at: datetime, speaker: str | None = None) -> list[Fact]:
     """The facts that `speaker` (else "user") states in a text, in order of span; at most _FACTS_MAX."""
-    voice = _Voice(as_object(speaker), speaker) if speaker else _Voice("user", "The user")
+    voice = Voice(as_object(speaker), speaker) if speaker else Voice("user", "The user")
     given = written_out(text)
     read, shift = both_ends(given.text)
     said = _PLACEHOLDER.sub(lambda found: COVER * len(found[0]), covered(read))
@@ -175,14 +163,14 @@ def _shifted(span: tuple[int, int], shift: int) -> tuple[int, int]:
     return span if start <= CHARS_KEPT else (start + shift, end + shift)
 
 
-def _ruled(said: str, sentence: Sentence, voice: _Voice, said_at: datetime) -> Iterator[Fact]:
+def _ruled(said: str, sentence: Sentence, voice: Voice, said_at: datetime) -> Iterator[Fact]:
     """What the rules say of the one who speaks."""
     yield from _by_table(said, FIRST, sentence, voice, said_at)
     if tongues.TRIGGER.search(said, sentence.start, sentence.end):
         yield from _by_table(said, tongues.table(), sentence, voice, said_at)
 
 
-def _by_table(said: str, table: Table, sentence: Sentence, voice: _Voice, said_at: datetime) -> Iterator[Fact]:
+def _by_table(said: str, table: Table, sentence: Sentence, voice: Voice, said_at: datetime) -> Iterator[Fact]:
     reached = sentence.start
     for pronoun in table.trigger.finditer(said, sentence.start, sentence.end):
         before = said[sentence.start : pronoun.start()]
@@ -201,7 +189,7 @@ def _by_table(said: str, table: Table, sentence: Sentence, voice: _Voice, said_a
 
 
 def _of_pronoun(
-    said: str, sentence: Sentence, spoken_of: Antecedent, voice: _Voice, said_at: datetime
+    said: str, sentence: Sentence, spoken_of: Antecedent, voice: Voice, said_at: datetime
 ) -> Iterator[Fact]:
     """What the rules say of the one relative or friend that "she" or "he" can mean."""
     for pronoun in SHE_OR_HE.finditer(said, sentence.start, sentence.end):
@@ -220,7 +208,7 @@ def _by_rule(
     rule: Rule,
     found: re.Match[str],
     sentence: Sentence,
-    voice: _Voice,
+    voice: Voice,
     said_at: datetime,
     kind: str = "",
 ) -> Iterator[Fact]:
@@ -333,13 +321,13 @@ def _quoted(one: Told, read: str) -> Told:
     return replace(one, says=f"{{S}} said: “{read[slice(*one.span)].strip(' ,')}”")
 
 
-def _from_told(one: Told, voice: _Voice, until: datetime | None, since: datetime | None = None) -> Fact:
+def _from_told(one: Told, voice: Voice, until: datetime | None, since: datetime | None = None) -> Fact:
     subject = voice.subject if one.subject == "user" else one.subject
     return Fact(
         subject=subject,
         predicate=one.predicate,
         object=one.object,
-        statement=_told_by(one.says, voice),
+        statement=in_voice(one.says, voice),
         span=one.span,
         category=one.category,
         cardinality=one.cardinality,
@@ -353,15 +341,7 @@ def _from_told(one: Told, voice: _Voice, until: datetime | None, since: datetime
     )
 
 
-def _told_by(says: str, voice: _Voice) -> str:
-    """The sentence with its speaker in it, who has a capital letter within it only where that is a name."""
-    first, rest = says[: len("{S}")], says[len("{S}") :]
-    within = "the user" if voice.subject == "user" else voice.shown
-    first = first.replace("{S}", voice.shown).replace("{P}", voice.owning)
-    return first + rest.replace("{S}", within).replace("{P}", f"{within}'s")
-
-
-def _from_value(said: str, one: Stated, sentence: Sentence, voice: _Voice, said_at: datetime) -> Fact:
+def _from_value(said: str, one: Stated, sentence: Sentence, voice: Voice, said_at: datetime) -> Fact:
     head, rest = head_and_rest(one.thing) if one.thing else ("", ())
     start = min(one.start, one.value.start)
     while start > sentence.start and said[start - 1].isalnum():
@@ -379,7 +359,7 @@ def _from_value(said: str, one: Stated, sentence: Sentence, voice: _Voice, said_
         or voice.subject,  # "12 users" are not the one who speaks
         predicate=one.predicate,
         object=as_object(one.value.words),
-        statement=_value_sentence(one, voice),
+        statement=value_sentence(one, voice),
         span=(start, max(one.end, one.value.end)),
         cardinality="one",
         valid_to=until,
@@ -389,58 +369,3 @@ def _from_value(said: str, one: Stated, sentence: Sentence, voice: _Voice, said_
         | ({"of": " ".join(rest)} if rest else {})
         | ({"changed": "yes"} if one.changed else {}),
     )
-
-
-def _value_sentence(one: Stated, voice: _Voice) -> str:
-    thing, words = in_third_person(one.thing), one.value.words.strip()
-    per = f" a {one.unit}" if one.unit else ""
-    if one.shape == "did":
-        return _did(one, voice, thing, words)
-    if one.shape == "count":
-        return f"The number of {thing} is {words}."
-    if one.shape == "time":
-        return _when(voice, thing, words)
-    if one.predicate.startswith("count_per_"):
-        return f"{voice.owning} number of {thing or 'units'} per {one.predicate.rpartition('_')[2]} is {words}."
-    kind = one.predicate.replace("_", " ")
-    if thing.endswith("'s"):
-        return f"{_whose(voice, thing)} {kind} is {words}{per}."
-    if not thing:
-        return f"{voice.owning} {kind} is {words}{per}."
-    return f"{voice.owning} {kind} for {_with_article(thing)} is {words}{per}."
-
-
-def _whose(voice: _Voice, owner: str) -> str:
-    """ "Bob's", "the project's", "the user's sister's": whose it is, at the beginning of a sentence."""
-    if owner[:1].isupper():
-        return owner
-    return f"{voice.owning} {owner}" if PERSONS.fullmatch(owner.removesuffix("'s")) else f"The {owner}"
-
-
-def _did(one: Stated, voice: _Voice, thing: str, words: str) -> str:
-    verb = one.verb.removesuffix("s")
-    if verb in ("have", "had", "got", "ha"):
-        return f"{voice.shown} has {words} {thing}."
-    if verb in ("own", "manage", "lead", "run"):
-        return f"{voice.shown} {verb}s {words} {thing}."
-    perfect = {"wrote": "written", "ran": "run"}.get(verb, verb)
-    return f"{voice.shown} has {perfect} {words} {thing}".rstrip() + "."
-
-
-def _when(voice: _Voice, thing: str, words: str) -> str:
-    link = "at " if re.match(r"\d{1,2}(?::\d\d)? ?(?:am|pm)|\d{1,2}:\d\d|noon", words, re.I) else "on "
-    link = "" if re.match(r"next|this|coming|tomorrow|tonight", words, re.I) else link
-    owner = (
-        ""
-        if re.match(r"[A-Z][\w-]*'s ", thing)
-        else ("The " if re.match(r"[A-Z][a-z]+ [A-Z]", thing) else f"{voice.owning} ")
-    )
-    core = re.split(r" (?:with|for|on|about|at|of|in|to) ", thing)[0]
-    return f"{owner}{thing} {'are' if normalised(core) != as_object(core) else 'is'} {link}{words}."
-
-
-def _with_article(thing: str) -> str:
-    """A thing as the object of "for": with its article where it is one thing without a name."""
-    core = re.split(r" (?:with|for|on|about|at|of|in|to) ", thing)[0]
-    plain = thing[:1].islower() and normalised(core) == as_object(core) and not thing.startswith("their ")
-    return f"the {thing}" if plain else thing
