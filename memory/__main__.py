@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from memory.at_terminal import at_terminal
+from memory.at_terminal import TRY_AGAIN, at_terminal
 from memory.config import Settings, settings_from_environ
 from memory.erasure.model import KINDS
 from memory.errors import (
@@ -31,7 +31,6 @@ from memory.errors import (
 from memory.telemetry import configure_logging, event, last_words
 
 log = logging.getLogger("memory_proxy.memory")
-TRY_AGAIN: Final = 75
 COMMANDS: Final[Mapping[str, str]] = {
     "worker": "commands.worker_command",
     "migrate": "migrate_command.command",

@@ -9,13 +9,13 @@ import argparse
 import asyncio
 import sys
 from datetime import UTC, datetime
-from typing import Final
 
 import uvloop
 
 from memory.adapters.language import LanguageModel
 from memory.adapters.postgres.database import NIGHTLY, Database
 from memory.adapters.postgres.serving_store import ServingStore
+from memory.at_terminal import TRY_AGAIN
 from memory.config import Settings
 from memory.errors import ConfigInvalid, StoreUnavailable
 from memory.key_wiring import with_keys
@@ -23,8 +23,6 @@ from memory.telemetry import Metrics
 from memory.wiring import consolidation, holder_name, prepared, step_back, work
 from memory.write.consolidate import Standing
 from memory.write.consolidate_report import shown, told
-
-TRY_AGAIN: Final = 75
 
 
 def worker_command(settings: Settings, _: argparse.Namespace) -> int:

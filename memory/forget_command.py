@@ -37,6 +37,7 @@ from memory.adapters.postgres.serving_store import ServingStore
 from memory.adapters.postgres.write_store import WriteStore
 from memory.adapters.redaction import redactor_of
 from memory.adapters.redis_erase import RedisErase
+from memory.at_terminal import TRY_AGAIN
 from memory.audit import noted
 from memory.config import Settings
 from memory.consolidation import lives_of
@@ -60,7 +61,6 @@ from memory.write.facts import facts_of, no_facts
 from memory.write.procedures import finder, no_procedures
 from policies.text import normalised
 
-TRY_AGAIN: Final = 75
 NEEDLES_MAX: Final = 20_000
 _BOUNDS: Final = Bounds(connections_max=4, acquire_timeout_s=10.0, statement_timeout_ms=600_000)
 _LED_WITHIN_S: Final = 30.0

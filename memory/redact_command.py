@@ -27,6 +27,7 @@ from memory.adapters.postgres.keys import KeyStore
 from memory.adapters.postgres.redact_store import RedactStore
 from memory.adapters.postgres.serving_store import ServingStore
 from memory.adapters.redaction import mark_of, redactor_of, tokenises
+from memory.at_terminal import TRY_AGAIN
 from memory.audit import noted
 from memory.config import Settings
 from memory.envelope import key_id_of
@@ -38,7 +39,6 @@ from memory.wiring import prepared, step_back
 from memory.write.personal import TOKEN, SubjectTokens, revealed
 from memory.write.sweep import ScopeNames, Sweep, SweepParts, Swept
 
-TRY_AGAIN: Final = 75
 MODES: Final = ("scan", "apply", "reveal")
 SAY_EVERY_S: Final = 2.0
 

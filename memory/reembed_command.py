@@ -26,6 +26,7 @@ from memory.adapters.postgres.migrate import drop_standby_model, embedding_table
 from memory.adapters.postgres.reembed_store import ReembedStore
 from memory.adapters.postgres.serving_store import ServingStore
 from memory.adapters.served_model import configured_files, named_files, stored_files
+from memory.at_terminal import TRY_AGAIN
 from memory.config import Settings
 from memory.errors import ConfigInvalid, StoreUnavailable
 from memory.key_wiring import with_keys
@@ -33,7 +34,6 @@ from memory.serving import Serving, StoredModel
 from memory.wiring import holder_name, step_back
 from memory.write.reembed import LEASE_S, End, Filled, Reembedding
 
-TRY_AGAIN: Final = 75
 SAY_EVERY_S: Final = 2.0
 # `--switch` closes a gap of what was written lately; more than that is to be filled first, with progress.
 SWITCH_GAP_MAX: Final = 1_000

@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from socket import socket
 from typing import TextIO
 
+from memory.at_terminal import TRY_AGAIN
 from memory.config import ENV_PREFIX, Settings, data_dir_of, write_private
 from memory.errors import StartFailed
 from proxy.supervisor.children import Child, Command, describe_exit, run_to_end
@@ -34,7 +35,6 @@ from proxy.supervisor.listener import http_origin, local_address, open_listener
 from proxy.supervisor.metrics_dir import MetricsDir
 from proxy.supervisor.stores import Stores, resolved
 
-TRY_AGAIN = 75
 RETRY_FIRST_S = 0.2
 RETRY_MAX_S = 5.0
 READY_POLL_S = 0.1
