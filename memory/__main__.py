@@ -16,10 +16,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from memory.at_terminal import TRY_AGAIN, at_terminal
+from memory.at_terminal import at_terminal
 from memory.config import Settings, settings_from_environ
 from memory.erasure.model import KINDS
 from memory.errors import (
+    TRY_AGAIN,
     ConfigInvalid,
     EmbedderUnavailable,
     LeaseLost,

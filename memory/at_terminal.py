@@ -18,8 +18,6 @@ from io import TextIOWrapper
 from typing import Final, NoReturn
 
 ESCAPED: Final = "memory_proxy_escaped"
-TRY_AGAIN: Final = 75
-"""EX_TEMPFAIL, the exit code of what cannot be done now: a store is away, or another process is at it."""
 
 
 class _Told(SystemExit):

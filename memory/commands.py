@@ -15,9 +15,8 @@ import uvloop
 from memory.adapters.language import LanguageModel
 from memory.adapters.postgres.database import NIGHTLY, Database
 from memory.adapters.postgres.serving_store import ServingStore
-from memory.at_terminal import TRY_AGAIN
 from memory.config import Settings
-from memory.errors import ConfigInvalid, StoreUnavailable
+from memory.errors import TRY_AGAIN, ConfigInvalid, StoreUnavailable
 from memory.key_wiring import with_keys
 from memory.telemetry import Metrics
 from memory.wiring import consolidation, holder_name, prepared, step_back, work

@@ -48,8 +48,10 @@ Foreign exceptions are translated into these where they arise, `raise ... from e
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
+TRY_AGAIN: Final = 75
+"""EX_TEMPFAIL, the exit code of what cannot be done now: a store is away, or another process is at it."""
 WebReason = Literal[
     "refused_address",
     "robots",

@@ -37,7 +37,6 @@ from memory.adapters.postgres.serving_store import ServingStore
 from memory.adapters.postgres.write_store import WriteStore
 from memory.adapters.redaction import redactor_of
 from memory.adapters.redis_erase import RedisErase
-from memory.at_terminal import TRY_AGAIN
 from memory.audit import noted
 from memory.config import Settings
 from memory.consolidation import lives_of
@@ -50,7 +49,7 @@ from memory.erasure.model import WHOLE, Target, TargetKind
 from memory.erasure.reapply import reapply
 from memory.erasure.receipt import signed
 from memory.erasure.shingles import Shingles
-from memory.errors import ConfigInvalid, StoreUnavailable
+from memory.errors import TRY_AGAIN, ConfigInvalid, StoreUnavailable
 from memory.key_wiring import with_keys
 from memory.keys import KeyRing
 from memory.model import Scope

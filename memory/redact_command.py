@@ -27,11 +27,10 @@ from memory.adapters.postgres.keys import KeyStore
 from memory.adapters.postgres.redact_store import RedactStore
 from memory.adapters.postgres.serving_store import ServingStore
 from memory.adapters.redaction import mark_of, redactor_of, tokenises
-from memory.at_terminal import TRY_AGAIN
 from memory.audit import noted
 from memory.config import Settings
 from memory.envelope import key_id_of
-from memory.errors import ConfigInvalid, EnvelopeUnreadable
+from memory.errors import TRY_AGAIN, ConfigInvalid, EnvelopeUnreadable
 from memory.key_wiring import master_of
 from memory.keys import KeyRing
 from memory.serving import Serving

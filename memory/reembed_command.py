@@ -26,9 +26,8 @@ from memory.adapters.postgres.migrate import drop_standby_model, embedding_table
 from memory.adapters.postgres.reembed_store import ReembedStore
 from memory.adapters.postgres.serving_store import ServingStore
 from memory.adapters.served_model import configured_files, named_files, stored_files
-from memory.at_terminal import TRY_AGAIN
 from memory.config import Settings
-from memory.errors import ConfigInvalid, StoreUnavailable
+from memory.errors import TRY_AGAIN, ConfigInvalid, StoreUnavailable
 from memory.key_wiring import with_keys
 from memory.serving import Serving, StoredModel
 from memory.wiring import holder_name, step_back

@@ -23,9 +23,8 @@ from dataclasses import dataclass
 from socket import socket
 from typing import TextIO
 
-from memory.at_terminal import TRY_AGAIN
 from memory.config import ENV_PREFIX, Settings, data_dir_of, write_private
-from memory.errors import StartFailed
+from memory.errors import TRY_AGAIN, StartFailed
 from proxy.supervisor.children import Child, Command, describe_exit, run_to_end
 from proxy.supervisor.data_dir import DataDir, claimed, server_account, written
 from proxy.supervisor.fleet import DRAIN_MARGIN_S, LISTEN_FD, WORKER_PATIENCE_S, Pool
