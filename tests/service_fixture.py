@@ -59,7 +59,8 @@ class Service:
             with urllib.request.urlopen(request, timeout=60) as answer:
                 raw = answer.read()
         except urllib.error.HTTPError as refused:
-            raw = refused.read()
+            with refused:
+                raw = refused.read()
         return json.loads(raw) if raw else None
 
     def forget(self, body: Any, timeout_s: float = 60, /, **headers: str) -> Any:

@@ -212,7 +212,8 @@ def _asked(url: str) -> dict[str, Any] | None:
         with _ITSELF.open(url, timeout=ASK_TIMEOUT_S) as answer:
             body = answer.read(1 << 20)
     except urllib.error.HTTPError as refused:
-        body = refused.read(1 << 20)
+        with refused:
+            body = refused.read(1 << 20)
     except (OSError, HTTPException):
         return None
     try:

@@ -210,7 +210,8 @@ class Client:
         try:
             return self._opener.open(request)
         except urllib.error.HTTPError as refused:
-            raise CallFailed(_reason(refused), refused.code) from refused
+            with refused:
+                raise CallFailed(_reason(refused), refused.code) from refused
         except (urllib.error.URLError, http.client.HTTPException, OSError, UnicodeError) as fault:
             raise CallFailed(
                 f"{self._base} does not answer ({fault}); is `memory-proxy serve` running there? (--url says where)"

@@ -11,6 +11,7 @@ import os
 import secrets
 import shutil
 import signal
+import stat
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -65,13 +66,17 @@ def _taken_along(scratch: Path) -> Iterator[None]:
 def file_to_write(text: str) -> Path:
     """A path on the command line that a file can be written to. Raises ArgumentTypeError, which says what is wrong."""
     path = Path(text)
+    mode: int | None = None
     try:
-        if path.is_dir():
-            raise argparse.ArgumentTypeError(f"{text!r} is a directory")
-        if not path.parent.is_dir():
-            raise argparse.ArgumentTypeError(f"there is no directory {str(path.parent)!r}")
-        if not os.access(path if path.exists() else path.parent, os.W_OK):
-            raise argparse.ArgumentTypeError(f"{text!r} may not be written")
+        mode = path.stat().st_mode  # `is_dir` and `exists` of Python 3.14 say no to a name that can be none
+    except (FileNotFoundError, NotADirectoryError):
+        pass
     except (OSError, ValueError) as fault:  # a name that is too long, or that can be none
         raise argparse.ArgumentTypeError(f"{text!r} can be no file: {fault}") from None
+    if mode is not None and stat.S_ISDIR(mode):
+        raise argparse.ArgumentTypeError(f"{text!r} is a directory")
+    if not path.parent.is_dir():
+        raise argparse.ArgumentTypeError(f"there is no directory {str(path.parent)!r}")
+    if not os.access(path if mode is not None else path.parent, os.W_OK):
+        raise argparse.ArgumentTypeError(f"{text!r} may not be written")
     return path

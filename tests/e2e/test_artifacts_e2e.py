@@ -57,7 +57,8 @@ def fetch(service: Service, path: str, **headers: str) -> tuple[int, bytes, Any]
         with urllib.request.urlopen(request, timeout=30) as answer:
             return answer.status, answer.read(), answer.headers
     except urllib.error.HTTPError as refused:
-        return refused.code, refused.read(), refused.headers
+        with refused:
+            return refused.code, refused.read(), refused.headers
 
 
 def content(upstream: str, at: int = -1) -> str:

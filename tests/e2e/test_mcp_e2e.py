@@ -342,7 +342,8 @@ def posted(url: str, **headers: str) -> int:
         with urllib.request.urlopen(request, timeout=30) as answer:
             return int(answer.status)
     except urllib.error.HTTPError as refused_:
-        return refused_.code
+        with refused_:
+            return refused_.code
 
 
 @pytest.mark.long

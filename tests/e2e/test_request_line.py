@@ -60,7 +60,8 @@ def send(service: Service, path: str, body: Any, **headers: str) -> tuple[int, b
         with urllib.request.urlopen(request, timeout=60) as answer:
             return answer.status, answer.read()
     except urllib.error.HTTPError as refused:
-        return refused.code, refused.read()
+        with refused:
+            return refused.code, refused.read()
 
 
 def counted(service: Service, series: str) -> float:
