@@ -63,9 +63,11 @@ async def test_what_is_nested_too_deep_to_be_said_is_not_counted(member: str) ->
     assert await counted(**{member: nested(100_000)}) is None
 
 
-@pytest.mark.parametrize(("status", "again"), [(None, False), (400, True)], ids=["none", "400"])
+@pytest.mark.parametrize(
+    ("status", "within_s", "again"), [(None, COUNT_SLOW_S * 1.5, False), (400, 30.0, True)], ids=["none", "400"]
+)
 async def test_a_tokenizer_that_does_not_answer_is_left_alone_and_one_that_refuses_is_not(
-    status: int | None, again: bool
+    status: int | None, within_s: float, again: bool
 ) -> None:
     asked = 0
 
@@ -83,11 +85,17 @@ async def test_a_tokenizer_that_does_not_answer_is_left_alone_and_one_that_refus
         upstream = Upstream(base, api_key=None, replace_auth=False, connect_timeout_s=1, keepalive_s=1)
         breaker = breakers_of(Settings(), Metrics()).tokenizer
         models = ServedModels(upstream, api_key=None, counts=UpstreamTokenizer, breaker=breaker)
-        for number in range(Rule().faults_max + 2):
-            body = {"model": "m", "messages": [{"role": "user", "content": str(number)}]}
-            assert await models.prompt_tokens(body, COUNT_SLOW_S * 1.5) is None
+
+        async def count(times: int) -> None:
+            for number in range(times):
+                body = {"model": "m", "messages": [{"role": "user", "content": str(number)}]}
+                assert await models.prompt_tokens(body, within_s) is None
+
+        await count(Rule().faults_max)
+        before = asked  # on a busy machine some of the first are given up before they are there
+        await count(2)
         await upstream.close()
-    assert asked == Rule().faults_max + (2 if again else 0)
+    assert asked == before + (2 if again else 0)
 
 
 @pytest.mark.parametrize(
