@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final, Literal, Protocol
 from uuid import UUID
 
-from memory.bounded import bounded_at
+from memory.bounded import bounded_at, rested
 from memory.errors import QueueUnavailable, SpoolUnavailable
 from memory.ports import Entry
 from memory.seldom import Seldom
@@ -313,9 +313,7 @@ class HandOff:
         due.set()
         pause_s = self._retry_s
         while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._orphans_each_s):
-                    await due.wait()
+            await rested(due, self._orphans_each_s)
             due.clear()
             if await self._attempt(step):
                 pause_s = self._retry_s

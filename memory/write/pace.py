@@ -17,6 +17,7 @@ from datetime import date, datetime, timedelta
 from typing import Any, Final, Literal, Protocol, TypeVar
 from uuid import UUID
 
+from memory.bounded import rested
 from memory.errors import QueueUnavailable
 
 Verdict = Literal["now", "wait", "heuristic"]
@@ -248,10 +249,7 @@ class Pace:
 
     async def _granted(self, one: _Waiting) -> bool:
         while (said := await self._verdict(one)) == "wait":
-            changed = self._changed
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._poll_s):
-                    await changed.wait()
+            await rested(self._changed, self._poll_s)
         return said == "now"
 
     async def _verdict(self, one: _Waiting) -> Verdict:

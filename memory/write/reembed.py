@@ -23,6 +23,7 @@ from uuid import UUID
 import numpy as np
 from numpy.typing import NDArray
 
+from memory.bounded import rested
 from memory.errors import LeaseLost, StoreUnavailable
 from memory.ports import Embedder
 from memory.serving import Serving, StoredModel
@@ -273,9 +274,7 @@ class Reembedding:
     async def _pause(self, seconds: float) -> None:
         """Rest; less when it is to stop."""
         if seconds > 0:
-            stopping = asyncio.create_task(self._stop.wait())
-            await asyncio.wait((stopping,), timeout=seconds)
-            stopping.cancel()
+            await rested(self._stop, seconds)
 
     def _tell(self, seconds: float) -> None:
         done = self._done
