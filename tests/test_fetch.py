@@ -221,6 +221,16 @@ async def test_the_rules_of_many_sites_are_kept_as_far_as_their_bytes_go() -> No
     assert len(robots._origins) == 3, "none is kept that there is room for"
 
 
+async def test_a_page_that_says_there_are_no_rules_takes_no_room_of_theirs() -> None:
+    async def ask(_: WebAddress) -> Answer:
+        return Answer(404, "text/html", "", "", b"#" * (FILES_BYTES_MAX // 4))
+
+    robots = Robots("memory-proxy", ask)
+    for number in range(8):
+        assert await robots.allows(WebAddress("https", f"h{number}", 443, "/"))
+    assert len(robots._origins) == 8
+
+
 @pytest.mark.parametrize(
     "agents",
     [

@@ -77,11 +77,11 @@ class Robots:
 
     async def _read(self, origin: _Origin, address: WebAddress) -> None:
         answer = await self._ask(WebAddress(address.scheme, address.host, address.port, "/robots.txt"))
-        rules, out = None, answer.status >= 500 or answer.status == 429
+        rules, kept, out = None, 0, answer.status >= 500 or answer.status == 429
         if answer.status == 200:
-            text = answer.body.decode("utf-8-sig", "replace")
+            text, kept = answer.body.decode("utf-8-sig", "replace"), len(answer.body)
             rules = await asyncio.to_thread(_rules, text, self._product)  # 0.1 s for 512 KiB of rules
-        origin.rules, origin.bytes, origin.out = rules, len(answer.body), out
+        origin.rules, origin.bytes, origin.out = rules, kept, out
         origin.until = time.monotonic() + (KEEP_OUT_S if out else KEEP_S)
 
 
