@@ -256,7 +256,8 @@ class Captured:
 @dataclass(frozen=True, slots=True)
 class ImportLine:
     """One past turn of an import, already validated. `line` is its 1-based number in the upload; `integrity` the label
-    that it had where it was exported, where that is not the one of its role.
+    that it had where it was exported, where that is not the one of its role; `memory` why no memory in its own words is
+    to be made of it: there was `none`, or it was `hidden`, and then nothing else is made of it either.
     """
 
     line: int
@@ -271,6 +272,7 @@ class ImportLine:
     tool_call_id: str | None = None
     sensitivity: str = "internal"
     integrity: str | None = None
+    memory: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,8 +156,9 @@ def _scope(raw: dict[str, Any]) -> Scope:
 
 def _packed_line(line: ImportLine) -> dict[str, Any]:
     raw: dict[str, Any] = _plain(line)
-    if line.integrity is None:  # rare, and a worker of an older version knows no such field
-        del raw["integrity"]
+    for rare in ("integrity", "memory"):  # a worker of an older version knows no such field
+        if raw[rare] is None:
+            del raw[rare]
     return raw
 
 

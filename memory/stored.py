@@ -79,7 +79,9 @@ class Digests:
 
 @dataclass(frozen=True, slots=True)
 class ImportItem:
-    """One line of an import that passed the law: its turn, chained after its session's tail, and what became of it."""
+    """One line of an import that passed the law: its turn, chained after its session's tail, and what became of it.
+    `untold`: its words are hidden where it comes from.
+    """
 
     line: int
     session: SessionRef
@@ -87,6 +89,7 @@ class ImportItem:
     memories: tuple[NewMemory, ...]
     facts: tuple[NewFact, ...] = ()
     procedures: tuple[NewProcedure, ...] = ()
+    untold: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -339,10 +342,13 @@ class SealedExchange:
 
 @dataclass(frozen=True, slots=True)
 class ExportedTurn:
-    """A turn with what the client calls its session."""
+    """A turn with what the client calls its session. `memory`: where none in its own words is to be made of it again,
+    whether there was `none`, or one that is `hidden`.
+    """
 
     label: str
     turn: StoredTurn
+    memory: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

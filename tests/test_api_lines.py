@@ -194,6 +194,13 @@ def test_an_exported_turn_keeps_the_trust_that_it_had(said: str | None, kept: st
     assert read(role="user", content="x", integrity=said).integrity is None
 
 
+@pytest.mark.parametrize(("said", "kept"), [("none", "none"), ("hidden", "hidden"), ("Hidden", None), (7, None)])
+def test_an_exported_turn_says_that_no_memory_is_to_be_made_of_it(said: object, kept: str | None) -> None:
+    exported = read(type="turn", event_id=str(UUID(int=7)), role="user", content="x", memory=said)
+    assert Defaults("new", NOW).line(exported).memory == kept
+    assert read(role="user", content="x", memory=said).memory is None
+
+
 def test_an_exported_turn_may_have_any_role_a_client_sent() -> None:
     assert read(type="turn", event_id=str(UUID(int=7)), role="function", content="").role == "function"
 

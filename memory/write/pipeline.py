@@ -143,7 +143,12 @@ class WritePath:
         turns = await self._chained(chunk, fresh, tokens)
         # Lines of one day, or of no time at all, still came in an order, and the later of two statements holds.
         held = await self._held_back([turn for _, turn in turns])
-        worth = [turn for turn in without_errands([turn for _, turn in turns]) if not is_junk(turn.content)]
+        bare = {turn.event_id for (line, _), turn in turns if line.memory}
+        worth = [
+            turn
+            for turn in without_errands([turn for _, turn in turns])
+            if turn.event_id not in bare and not is_junk(turn.content)
+        ]
         episodes = episodic(worth, delivery.entry.tenant_id, held, live=False)
         memories = await self._embedded([replace(memory, order=order) for order, memory in enumerate(episodes)])
         of_turn = {memory.source_turns[0]: memory for memory in memories}
@@ -158,6 +163,7 @@ class WritePath:
                 (of_turn[turn.event_id],) if turn.event_id in of_turn else (),
                 tuple(fact for fact in facts if fact.event_id == turn.event_id),
                 tuple(one for one in procedures if one.event_id == turn.event_id),
+                untold=line.memory == "hidden",
             )
             for (line, ref), turn in turns
         ]

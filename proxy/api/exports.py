@@ -202,6 +202,7 @@ def turn_line(exported: ExportedTurn) -> dict[str, Any]:
         "tool_call_id": turn.tool_call_id,
         "parts": turn.parts,
         "recorded_at": to_rfc3339(turn.recorded_at),
+        "memory": exported.memory,
     }
     return {name: value for name, value in line.items() if value is not None}
 

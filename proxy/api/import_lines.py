@@ -53,6 +53,7 @@ EXPORT_MEMBERS: Final = frozenset(
         "parts",
         "recorded_at",
         "sensitivity",
+        "memory",
     }
 )
 _OF_ANY_LINE: Final = frozenset({"tool_calls", "tool_call_id", "sensitivity"})
@@ -119,8 +120,8 @@ class LineCutter:
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """One turn as its line gives it. `event_id` and `seq` are set on a line that `export` wrote, and `integrity` where
-    that says another label than the role's.
+    """One turn as its line gives it. `event_id` and `seq` are set on a line that `export` wrote, `integrity` where that
+    says another label than the role's, and `memory` where that says that none is to be made of it.
     """
 
     line: int
@@ -137,6 +138,7 @@ class Given:
     tool_call_id: str | None = None
     sensitivity: str = "internal"
     integrity: str | None = None
+    memory: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +192,7 @@ def read_line(raw: RawLine) -> Given | Derived | Record:
         tool_call_id=_text(value, "tool_call_id", chars_max=256, empty_is_none=True),
         sensitivity=_sensitivity(value.get("sensitivity")),
         integrity=_integrity(value.get("integrity"), role) if event_id else None,
+        memory=_memory(value.get("memory")) if event_id else None,
     )
     return _with_digest(given, value)
 
@@ -219,6 +222,7 @@ class Defaults:
             tool_call_id=given.tool_call_id,
             sensitivity=given.sensitivity,
             integrity=given.integrity,
+            memory=given.memory,
         )
 
 
@@ -311,6 +315,11 @@ def _integrity(value: object, role: str) -> str | None:
     if value is None or value == integrity_of_role(role).value:
         return None
     return next((label.value for label in Integrity if label.value == value), Integrity.IMPORTED.value)
+
+
+def _memory(value: object) -> str | None:
+    """Why an exported turn has no memory to be made again; a word that is none hides nothing."""
+    return next((word for word in ("none", "hidden") if word == value), None)
 
 
 def _time(value: object) -> datetime | None:

@@ -186,6 +186,9 @@ class _Storing:
         sessions = await self._open_sessions(lines)  # of what is not stored not even the name
         offered = [(sessions[item.session.label], item.turn) for item in lines.new]
         numbered, given = await batch.number_turns(tx, place, offered)
+        hidden = {item.turn.event_id for item in lines.new if item.untold}
+        if untold := [event_id for event_id in numbered.new if event_id in hidden]:
+            await tx.run("add_untold", place.tenant, untold, place.scope_id)
         lines = await self._as_stored(lines)
         before = await self._memories_of(lines.changed)
         heard = await self._heard(lines, sessions, numbered)

@@ -305,7 +305,13 @@ class Records:
         return SealedExchange(**row)
 
     async def export_turns(
-        self, scope: Scope, *, limit: int, cursor: str | None = None, bytes_max: int | None = None
+        self,
+        scope: Scope,
+        *,
+        limit: int,
+        cursor: str | None = None,
+        bytes_max: int | None = None,
+        now: datetime | None = None,
     ) -> Page[ExportedTurn]:
         """Every turn once, session by session, in order. A page says `bytes_max` bytes at most, or is one turn."""
         scope_id = await self._scopes.find(scope)
@@ -315,7 +321,8 @@ class Records:
         async with self._reading(scope, scope_id) as tx:
             if bytes_max is not None:
                 limit = await tx.value("turns_within", scope.tenant, scope_id, *after, limit, bytes_max)
-            found = await tx.fetch("turns_in_order", scope.tenant, scope_id, *after, limit + 1)
+            now = now or datetime.now(UTC)
+            found = await tx.fetch("turns_in_order", scope.tenant, scope_id, *after, limit + 1, now)
         rows = tuple(_exported(row) for row in found[:limit])
         last = rows[-1].turn if len(found) > limit else None
         return Page(rows, encoded([str(last.session_id), last.seq]) if last else None)
@@ -425,4 +432,5 @@ async def _with_sources(tx: Transaction, tenant: UUID, found: Sequence[Any]) -> 
 
 
 def _exported(row: Any) -> ExportedTurn:
-    return ExportedTurn(row["label"], StoredTurn(**{one.name: row[one.name] for one in fields(StoredTurn)}))
+    turn = StoredTurn(**{one.name: row[one.name] for one in fields(StoredTurn)})
+    return ExportedTurn(row["label"], turn, row["memory"])

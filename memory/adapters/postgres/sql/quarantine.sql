@@ -33,6 +33,15 @@ SELECT w.event_id
 FROM unnest($2::uuid[]) AS w (event_id)
 WHERE {withheld(w.event_id)};
 
+-- name: add_untold
+-- The words of these new turns are not to be told: they were hidden where they come from.
+-- $1 tenant uuid, $2 event_ids uuid[], $3 scope_id int8
+-- Uses: untold_turns_pkey. Rows: none.
+INSERT INTO untold_turns (tenant_id, event_id, scope_id)
+SELECT $1, event_id, $3
+FROM unnest($2::uuid[]) AS w (event_id)
+ON CONFLICT (tenant_id, event_id) DO NOTHING;
+
 -- name: count_writes
 -- So many memories more of a source in this hour, and how many that makes; another hour begins anew. The row is locked to
 -- the end, so that two writers of one source count one after the other.

@@ -303,16 +303,30 @@ FROM exchanges
 WHERE tenant_id = $1 AND scope_id = $2 AND exchange_id = $3;
 
 -- name: turns_in_order
--- Turns of a scope by session and number, from a cursor on, with what the client calls the session.
--- $1 tenant uuid, $2 scope_id int8, $3 after_session uuid, $4 after_seq int8, $5 limit int8
--- Uses: turns_in_order, sessions_pkey. Rows: label, event_id, session_id, exchange_id, seq, chain, attempt, role, name,
--- content, tool_calls, tool_call_id, source_id, origin, integrity, sensitivity, model, redactions, token_count,
--- occurred_at, recorded_at, parts, parent_chain.
+-- Turns of a scope by session and number, from a cursor on, with what the client calls the session. `memory`: none where
+-- none in its own words was made of the turn, hidden where that was hidden or rejected by a person or has expired.
+-- $1 tenant uuid, $2 scope_id int8, $3 after_session uuid, $4 after_seq int8, $5 limit int8, $6 now timestamptz
+-- Uses: turns_in_order, sessions_pkey, derivations_of_source, memories_pkey, memory_versions_pkey, untold_turns_pkey.
+-- Rows: label, event_id, session_id, exchange_id, seq, chain, attempt, role, name, content, tool_calls, tool_call_id,
+-- source_id, origin, integrity, sensitivity, model, redactions, token_count, occurred_at, recorded_at, parts,
+-- parent_chain, memory.
 SELECT s.label, t.event_id, t.session_id, t.exchange_id, t.seq, t.chain, t.attempt, t.role, t.name, t.content,
        t.tool_calls, t.tool_call_id, t.source_id, t.origin, t.integrity, t.sensitivity, t.model, t.redactions,
-       t.token_count, t.occurred_at, t.recorded_at, t.parts, t.parent_chain
+       t.token_count, t.occurred_at, t.recorded_at, t.parts, t.parent_chain,
+       CASE WHEN own.gone OR EXISTS (SELECT FROM untold_turns u WHERE u.tenant_id = $1 AND u.event_id = t.event_id)
+                THEN 'hidden'
+            WHEN own.pruned IS NOT FALSE THEN 'none' END AS memory
 FROM turns t
 JOIN sessions s ON s.tenant_id = t.tenant_id AND s.session_id = t.session_id
+LEFT JOIN LATERAL (
+    SELECT m.pruned_at IS NOT NULL AND m.pruned_at = m.deleted_at AS pruned,
+           (m.deleted_at IS NOT NULL AND m.pruned_at IS DISTINCT FROM m.deleted_at)
+               OR v.validation_status = 'rejected' OR coalesce(v.expires_at <= $6, false) AS gone
+    FROM derivations d
+    JOIN memories m ON m.tenant_id = $1 AND m.memory_id = d.derived_id AND m.kind = 'episodic'
+    JOIN memory_versions v ON v.tenant_id = $1 AND v.memory_id = m.memory_id AND v.version = m.version
+    WHERE d.tenant_id = $1 AND d.source_id = t.event_id AND d.source_kind = 'turn' AND d.derived_kind = 'memory'
+    LIMIT 1) own ON true
 WHERE t.tenant_id = $1 AND t.scope_id = $2 AND (t.session_id, t.seq) > ($3, $4)
 ORDER BY t.session_id, t.seq
 LIMIT $5;
