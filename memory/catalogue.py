@@ -353,9 +353,8 @@ class WriteMetrics:
     """The write path: what the workers stored, held back and dropped, and how long it took."""
 
     def __init__(self, own: CollectorRegistry) -> None:
-        self.work = _begun(
-            Counter("memory_proxy_work_total", "What the worker loop did.", ["what"], registry=own), "stored"
-        )
+        work = Counter("memory_proxy_work_total", "What the worker loop did.", ["what"], registry=own)
+        self.work = _begun(work, "stored", "unforeseen")
         self.write_seconds = Histogram(
             "memory_proxy_write_seconds", "Write path by step.", ["step"], registry=own, buckets=_SECONDS
         )

@@ -253,15 +253,17 @@ def test_junk_and_duplicates_are_added_up_as_the_page_adds_them_up() -> None:
 def test_what_happens_once_is_seen_by_an_alert() -> None:
     """`increase` does not see the first of a series that was absent: what alerts watch is there from the start."""
     exposed = Metrics().exposition().decode()
-    for series in (
-        "memory_proxy_captures_lost_total 0.0",
-        'memory_proxy_canary_seen_total{where="prompt"} 0.0',
-        'memory_proxy_erasures_total{outcome="traces_left"} 0.0',
-        'memory_proxy_audit_total{what="dropped"} 0.0',
-        'memory_proxy_work_total{what="stored"} 0.0',
-        'memory_proxy_copies_refused_total{reason="copies_full"} 0.0',
-    ):
-        assert series in exposed
+    watched = {
+        one for rule in RULES for one in re.findall(r"increase\((memory_proxy_\w+(?:\{[^}]*\})?)\[", rule["expr"])
+    }
+    assert len(watched) >= 8
+    for series in watched:
+        assert re.search(rf"^{re.escape(series)}(\{{[^}}]*\}})? 0\.0$", exposed, re.MULTILINE), series
+
+
+def test_a_fault_of_ours_in_the_memory_worker_is_seen_by_an_alert() -> None:
+    """The page said so of a counter that no rule watched."""
+    assert any('memory_proxy_work_total{what="unforeseen"}' in rule["expr"] for rule in RULES)
 
 
 def test_the_scrape_asks_for_the_metrics_where_the_service_listens() -> None:
