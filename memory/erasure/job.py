@@ -28,7 +28,7 @@ from memory.erasure.letters import Letters
 from memory.erasure.model import WHOLE, Items, Job, Named, Plan, Step, Target, Traces, added
 from memory.erasure.ports import EraseStore, GoesThrough, Hots, MakesAnew, TakesFiles
 from memory.erasure.receipt import signed
-from memory.erasure.repeated import answers_given
+from memory.erasure.repeated import answers_given, own_words
 from memory.erasure.shingles import Shingles
 from memory.erasure.wanted import Wanted
 from memory.keys import KeyRing
@@ -246,14 +246,15 @@ class Erasing:
         """Take in the words of what goes and what it is recognised by; the plan with the answers that repeat it."""
         tenant = target.scope.tenant
         events = await self._take_in(plan, plan.scope_ids, plan.sessions_beside, list(plan.turns), known, tenant)
-        made, touched = await self._store.reach(plan, tenant, events), frozenset(plan.touched)
-        async for said in self._store.said_by(tenant, {one: at for one, at in made.items() if at in touched}):
-            for content in said:
-                known.made.add(content)
-            await asyncio.sleep(0)
+        made = await self._store.reach(plan, tenant, events)
+        own = await own_words(self._store, plan, tenant, made, known.made)
         known.tombstones.extend(await self._names(plan, target, list(made)))
         given = await answers_given(self._store, plan, target, made, known.shown)
-        echoes = {one: at for one, at, text in given if one not in events and known.words.found_in(text)}
+        echoes = {
+            one: at
+            for one, at, text in given
+            if one not in events and (known.words.found_in(text) or own.found_in(text))
+        }
         plan = replace(plan, turns={**plan.turns, **echoes})
         await self._take_in(plan, [], [], list(echoes), known, tenant)
         return plan

@@ -5,11 +5,13 @@ Whether one repeats it is said by its words (shingles). Raises StoreUnavailable.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from memory.erasure.model import Plan, Target
 from memory.erasure.ports import EraseStore
+from memory.erasure.shingles import Shingles
 
 
 async def answers_given(
@@ -27,3 +29,20 @@ async def answers_given(
         return ()
     see = [one.scope_id for one in await store.scopes(tenant)] if shown else plan.touched
     return await store.answers_given(tenant, see, asked)
+
+
+async def own_words(
+    store: EraseStore, plan: Plan, tenant: UUID, made: Mapping[UUID, int], every: Shingles | None = None
+) -> Shingles:
+    """The words of what goes that its turns may not say: of what was named itself, of what was made of no turn, of
+    edits. What was made of turns may quote others that stay, and is no proof. `every` takes in all that was ever said.
+    """
+    own, touched = Shingles(), frozenset(plan.touched)
+    async for said in store.said_by(tenant, {one: at for one, at in made.items() if at in touched}):
+        for memory_id, content, alone in said:
+            if every is not None:
+                every.add(content)
+            if alone or memory_id in plan.memories:
+                own.add(content)
+        await asyncio.sleep(0)
+    return own

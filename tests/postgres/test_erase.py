@@ -1243,6 +1243,34 @@ async def test_a_summary_made_anew_may_be_given(bench: Bench) -> None:
         assert (await bench.commit_given(ada, one)).new_turns == turns, session_label
 
 
+@pytest.mark.parametrize("how", ["edited, by its id", "edited, by its conversation", "of no turn"])
+async def test_an_answer_that_repeats_words_that_no_turn_says_goes_with_them(bench: Bench, how: str) -> None:
+    """And one that says something else stays, as does what it was asked."""
+    ada, own = bench.stores.scope("ada"), "the golden oriole nests behind the chapel in Begunje"
+    await bench.commit(ada, "s")
+    if how == "of no turn":
+        database = bench.stores.database
+        audit = AuditLog(database, bench.parts.keys.content_key)
+        store = CheckpointStore(database, bench.stores.scopes, bench.postgres.embeddings, audit)
+        new = NewCheckpoint("camp", None, (words("notes", own),), 10)
+        note = noted(ada.tenant, "test", "checkpoint.save", at=T0)
+        memory = (await store.save(ada, SUBJECT, new, now=T0, note=note)).parts[0].memory_id
+    else:
+        memory = UUID(bench.postgres.psql("SELECT memory_id FROM memory_versions WHERE content LIKE '%silver%'"))
+        change = MemoryChange(content=own, windows=((0, len(own)),), vectors=vectors(1))
+        await bench.stores.records.patch_memory(ada, memory, 1, change, T0)
+    await bench.commit_given(ada, given(ada, memory, answer=f"You said: {own}."))
+    await bench.commit_given(ada, given(ada, memory, "another", answer="I know nothing of that, nor does anybody."))
+    meant = ("session", "s") if how == "edited, by its conversation" else ("memory", str(memory))
+    _, turns, _ = await bench.asking.remembered(Target(*meant, ada))  # type: ignore[arg-type]  # one of its kinds
+    before = rows(bench, "turns")
+    receipt = (await bench.run(await bench.ask(*meant, ada))).receipt
+    assert receipt["complete"], receipt["probe"]
+    assert seen(bench, memory)["said"] == QUESTION
+    assert seen(bench, memory, "another")["said"].count("|") == 1
+    assert len(turns) == before - rows(bench, "turns"), "and a dry run tells of it"
+
+
 async def test_an_answer_stored_while_the_mark_was_made_goes_too(bench: Bench) -> None:
     ada = bench.stores.scope("ada")
     await bench.commit(ada, "s")

@@ -130,11 +130,14 @@ class EraseStore(EraseJobs):
             found = await tx.fetch("labels_to_erase", tenant, list(ids), list(sessions))
         return [Labelled(row["kind"], row["item_id"], row["sensitivity"], row["session_id"]) for row in found]
 
-    async def said_by(self, tenant: UUID, memories: Mapping[UUID, int]) -> AsyncIterator[list[str]]:
-        """All that these memories have ever said, in batches; by the scopes that they lie in."""
+    async def said_by(self, tenant: UUID, memories: Mapping[UUID, int]) -> AsyncIterator[list[tuple[UUID, str, bool]]]:
+        """All that these memories have ever said, each with whether no turn says it, in batches; by the scopes that
+        they lie in.
+        """
         for some in some_of(sorted(memories, key=memories.__getitem__), IDS_AT_ONCE):
             async with self._database.transaction(tenant, {memories[one] for one in some}, read_only=True) as tx:
-                yield [row["content"] for row in await tx.fetch("versions_to_erase", tenant, list(some))]
+                found = await tx.fetch("versions_to_erase", tenant, list(some))
+            yield [(row["memory_id"], row["content"], row["own"]) for row in found]
 
     async def answers_given(
         self, tenant: UUID, see: Sequence[int], memories: Mapping[UUID, int]

@@ -369,12 +369,18 @@ FROM memories
 WHERE tenant_id = $1 AND scope_id = ANY ($2) AND kind <> 'summary' AND collection NOT IN ('episode', 'past', 'month');
 
 -- name: versions_to_erase
--- All that these memories have ever said.
+-- All that these memories have ever said. `own`: no turn says it; it was made of nothing, or a person put it in the place of
+-- what was.
 -- $1 tenant uuid, $2 memory_ids uuid[]
--- Uses: memory_versions_pkey. Rows: memory_id, version, content.
-SELECT memory_id, version, content
-FROM memory_versions
-WHERE tenant_id = $1 AND memory_id = ANY ($2);
+-- Uses: memory_versions_pkey, derivations_pkey, provenance_pkey. Rows: memory_id, version, content, own.
+SELECT v.memory_id, v.version, v.content,
+       NOT EXISTS (SELECT FROM derivations d WHERE d.tenant_id = $1 AND d.derived_id = v.memory_id)
+       OR EXISTS (SELECT FROM provenance p
+                  JOIN memory_versions b ON b.tenant_id = $1 AND b.memory_id = p.memory_id AND b.version = p.version - 1
+                  WHERE p.tenant_id = $1 AND p.memory_id = v.memory_id AND p.version = v.version
+                    AND p.origin = 'edit' AND b.content <> v.content) AS own
+FROM memory_versions v
+WHERE v.tenant_id = $1 AND v.memory_id = ANY ($2);
 
 -- ---------------------------------------------------------------- taking it away
 
