@@ -165,6 +165,44 @@ async def test_a_process_that_lives_and_cannot_hear_yet_is_waited_for(erase: Red
     assert await erase.living() == set(), "and not once it has ended"
 
 
+class Index(Held):
+    """An index of one memory, which is read anew by who asks."""
+
+    def __init__(self, memory: UUID) -> None:
+        super().__init__()
+        self.memories = {memory}
+
+    def let_go(self, tenant: UUID, scope_ids: Sequence[int]) -> None:
+        self.memories.clear()
+
+    def holding(self, tenant: UUID, memory_ids: Sequence[UUID]) -> int:
+        return len(self.memories.intersection(memory_ids))
+
+
+@pytest.mark.parametrize("missed", [True, False])
+async def test_only_who_heard_that_it_is_to_let_go_holds_what_it_should_not(
+    erase: RedisErase, admin: Any, missed: bool
+) -> None:
+    """Who missed the second word, its link being cut then, lets go at the third, before it says what it holds."""
+    memory, erasure = new_id(), new_id()
+    index = Index(memory)
+
+    async def confirmed(turn: int) -> bool:
+        return "tester" in await erase.confirmed(erasure, turn)
+
+    async with following(erase, KeyRing(Table(), bytes(32)), index):
+        await until(lambda: _listeners(admin))
+        await erase.announce(Word(TENANT, erasure, 1).packed())
+        if not missed:
+            await erase.announce(Word(TENANT, erasure, 2, (7,)).packed())
+            await until(lambda: confirmed(2))
+            index.memories.add(memory)  # read behind it, as it may not be
+        await erase.announce(Word(TENANT, erasure, 3, (7,), memories=(memory,)).packed())
+        await until(lambda: confirmed(3))
+    assert await erase.confirmed(erasure, 3) == {"tester": 0 if missed else 1}
+    assert not index.memories
+
+
 async def test_who_goes_through_with_what_is_asked_for_is_woken_by_who_asks(erase: RedisErase, admin: Any) -> None:
     """And where it hears again, since it may have missed that somebody asked."""
     woken = asyncio.Event()

@@ -2,9 +2,10 @@
 
 Drops ids of scopes, keys of subjects, indexes of hot scopes, vectors of questions, answers to them, and what is being
 made of conversations; says how many of the forgotten ids it had found in its indexes behind the second word of a job,
-when none may be there. A process that cannot hear says that it lives and no more, and is waited for in vain: what it
-holds is confirmed with the store within the staleness bound anyway (DESIGN section 6). Where it hears again it lets go
-of all that is not confirmed so, since it may have missed anything. Ids only.
+when none may be there: who did not hear that one lets go first. A process that cannot hear says that it lives and no
+more, and is waited for in vain: what it holds is confirmed with the store within the staleness bound anyway (DESIGN
+section 6). Where it hears again it lets go of all that is not confirmed so, since it may have missed anything. Ids
+only.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import asyncio
 import contextlib
 import json
 import logging
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -25,6 +27,8 @@ from memory.telemetry import event
 log: Final = logging.getLogger("memory_proxy.erasure")
 _AGAIN_S: Final = 1.0
 _ALIVE_EVERY_S: Final = 3.0
+_TOLD_MAX: Final = 256
+"""Erasures that are known to have told what is to be let go of; one at a time is under way."""
 
 
 class Signals(Protocol):
@@ -130,6 +134,7 @@ class Follower:
         self._indexes = indexes
         self._queries = queries
         self._wakes = wakes
+        self._told = deque[UUID](maxlen=_TOLD_MAX)
 
     async def follow(self) -> None:
         """For ever; run as a task."""
@@ -174,8 +179,12 @@ class Follower:
             held_of_queries.let_go()
         held = 0
         if self._indexes is not None:
+            if word.erasure not in self._told:
+                self._indexes.let_go(word.tenant, word.scopes)
             held = self._indexes.holding(word.tenant, word.memories)
             self._indexes.let_go(word.tenant, word.scopes)
+        if word.scopes:
+            self._told.append(word.erasure)
         with contextlib.suppress(StoreUnavailable):
             await self._keys.salt_key(word.tenant)
         try:
