@@ -22,7 +22,7 @@ import pytest
 
 from memory import payload
 from memory.adapters.directory_blobs import DirectoryBlobs
-from memory.adapters.postgres import batch, erase_jobs, erase_store
+from memory.adapters.postgres import ahead, batch, erase_jobs, erase_store
 from memory.adapters.postgres import facts as fact_store
 from memory.adapters.postgres.artifact_store import BlobKeeper
 from memory.adapters.postgres.audit import AuditLog
@@ -891,6 +891,26 @@ async def test_an_answer_that_was_given_what_is_forgotten_meanwhile_is_not_store
     history = exchange(ada, "later", 0, (QUESTION, ANSWER, "And how many eggs has it?"), retrieval=None)
     assert (await bench.commit_given(ada, replace(history, retrieval=retrieval(new_id())), sent=3)).new_turns == 1
     assert seen(bench, memory)["said"] == f"{QUESTION}|And how many eggs has it?"
+
+
+@pytest.mark.parametrize("turns_at_once", [1, 2_000])
+async def test_nothing_is_sealed_of_a_request_whose_history_holds_what_is_forgotten(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, turns_at_once: int
+) -> None:
+    """Its client says it again, and it would be read in a replay; also where the history goes ahead of the exchange."""
+    monkeypatch.setattr(ahead, "TURNS_AT_ONCE", turns_at_once)
+    ada = bench.stores.scope("ada")
+    await bench.commit(ada, "s")
+    memory = bench.postgres.psql("SELECT memory_id FROM memory_versions WHERE content LIKE '%silver%'")
+    assert (await bench.run(await bench.ask("memory", memory, ada))).receipt["complete"]
+    for session, told in (("history", WORDS[0]), ("other", "the garden has nine plum trees and a well")):
+        one = exchange(ada, session, 0, (told, ANSWER, QUESTION, "That is not known."), retrieval=None)
+        one = replace(one, retrieval=retrieval(one.exchange.exchange_id))
+        done = await bench.commit_given(ada, one, sent=3)
+        assert (done.new_turns, done.erased) == ((3, 1) if session == "history" else (4, 0))
+    kept, other = (seen(bench, UUID(int=9), session) for session in ("history", "other"))
+    assert kept["exchanges"] == "-" and kept["placements"].endswith("-")
+    assert other["exchanges"] != "-" and not other["placements"].endswith("-")
 
 
 @pytest.mark.parametrize("late", [False, True])

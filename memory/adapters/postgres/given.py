@@ -1,5 +1,5 @@
-"""What an exchange leaves behind whose prompt held a memory that was forgotten before it could be stored: a Commit in,
-one without that memory out.
+"""What an exchange leaves behind whose prompt held a memory, or whose request a turn, that was forgotten before it
+could be stored: a Commit in, one without that out.
 
 The words that were forgotten are not known any more, so nobody can tell whether the answer repeats them: what the model
 said behind the block that quotes them is not stored (batch.forgotten names it). Of the record goes what goes of one
@@ -35,6 +35,12 @@ def without_given(commit: Commit, memories: Set[str], unsaid: Set[UUID]) -> Comm
         retrieval=retrieval,
         tokens=tuple(one for one in commit.tokens if _stands_in(one, left)),
     )
+
+
+def unsealed(commit: Commit) -> Commit:
+    """The commit without its request and question, which hold a turn that was forgotten: a history that came again."""
+    retrieval = commit.retrieval and replace(commit.retrieval, sealed=None)
+    return replace(commit, exchange=replace(commit.exchange, sealed=None), retrieval=retrieval)
 
 
 def _unnamed(sealed: SealedRetrieval, memories: Set[str]) -> SealedRetrieval:

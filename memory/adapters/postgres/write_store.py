@@ -20,7 +20,7 @@ from memory.adapters.postgres.cleaned import cleaned
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.extraction_store import mark_due
 from memory.adapters.postgres.facts import EmbeddingQueries, Heard
-from memory.adapters.postgres.given import without_given
+from memory.adapters.postgres.given import unsealed, without_given
 from memory.adapters.postgres.leases import hold_fence
 from memory.adapters.postgres.outbox import announce_events, drop_old_events
 from memory.adapters.postgres.procedure_rows import Offered as Lesson
@@ -93,7 +93,11 @@ class WriteStore:
 
     async def commit(self, commit: Commit, *, now: datetime, digests: Digests = _NOTHING_FORGOTTEN) -> Committed:
         """Store an exchange and all it leaves behind, recorded at `now`. Raises LeaseLost, StoreUnavailable."""
-        return together([await self._commit(part, now, own) for part, own in in_parts(commit, digests)])
+        done: list[Committed] = []
+        for part, own in in_parts(commit, digests):
+            left = unsealed(part) if any(one.erased for one in done) else part
+            done.append(await self._commit(left, now, own))
+        return together(done)
 
     async def _commit(self, commit: Commit, now: datetime, digests: Digests) -> Committed:
         tenant, exchange = commit.scope.tenant, commit.exchange
@@ -111,7 +115,7 @@ class WriteStore:
                 gone = await _forgotten(tx, place, commit, digests)
                 if gone.all_of_it:  # no row of it either: it would name the session, which was forgotten with it
                     return _refused(scope_id, commit)
-                left = without_given(commit, gone.given, gone.unsaid)
+                left = without_given(unsealed(commit) if gone.items else commit, gone.given, gone.unsaid)
                 await cleaned(tx, place, left.cleaned_by, left.tokens)
                 return await self._store(tx, place, left, gone)
         except StoreUnavailable:  # of a refusal the database tells
