@@ -8,6 +8,7 @@ import contextlib
 import json
 import os
 import sys
+from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -380,18 +381,86 @@ async def test_an_unreachable_database_is_named() -> None:
         "Error: pq: the database system is shutting down",
         "Error: dial tcp 10.0.0.2:5432: connect: connection refused",
         "Error: timed out after 5m0s waiting for migration lock (is another dbmate instance running?)",
+        "Error: pq: canceling statement due to lock timeout (55P03)",
     ],
 )
 async def test_a_start_waits_for_a_database_that_goes_while_it_is_migrated_or_that_another_migrates(
     said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As dbmate says it: a start that is refused for good ends the service, and this one would end well."""
+    _dbmate_says(said, tmp_path, monkeypatch)
+    with pytest.raises(StoreUnavailable, match="could not be migrated to the end yet"):
+        await migrate("postgresql://somebody@/some")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        'Error: pq: could not extend file "base/12784/2610": No space left on device (53100)',
+        'Error: pq: could not extend file "base/12784/18027": wrote only 4096 of 8192 bytes at block 0 (53100)',
+    ],
+)
+async def test_a_disk_that_is_full_is_named_with_the_remedy(
+    said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As dbmate said it of one with 1,000 KiB left, and with 200: neither the database nor its owner is at fault."""
+    _dbmate_says(said, tmp_path, monkeypatch)
+    with pytest.raises(StartFailed, match=r"remedy: .*free some space"):
+        await migrate("postgresql://somebody@/some")
+
+
+def _dbmate_says(said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It fails, with these words."""
     dbmate = tmp_path / "dbmate"
     dbmate.write_text(f"#!/bin/sh\necho 'Applying: 0027_rest_of_scope.sql'\necho '{said}'\nexit 1\n")
     dbmate.chmod(0o755)
     monkeypatch.setattr(migrations, "_binary", lambda: dbmate)
-    with pytest.raises(StoreUnavailable, match="could not be migrated to the end yet"):
-        await migrate("postgresql://somebody@/some")
+
+
+async def test_a_start_comes_again_after_a_deadlock_with_a_service_that_goes_on_meanwhile(
+    postgres_server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A rolling upgrade: 0028 holds the versions and waits for the feed, which a reader holds that waits for them."""
+    (tmp_path / "0001_two.sql").write_text(
+        "-- migrate:up\nALTER TABLE versions ADD COLUMN held boolean;\n"
+        "SELECT pg_advisory_xact_lock(1);\nALTER TABLE feed ADD COLUMN seen boolean;\n-- migrate:down\n"
+    )
+    monkeypatch.setattr(migrations, "MIGRATIONS_DIR", tmp_path)
+    postgres_server.psql("CREATE DATABASE rolling")
+    dsn = postgres_server.dsn("rolling")
+    async with _connected(dsn) as gate, _connected(dsn) as reader:
+        await gate.execute("CREATE TABLE versions (); CREATE TABLE feed (); SELECT pg_advisory_lock(1)")
+        await reader.execute("SET deadlock_timeout = '1h'; BEGIN; SELECT FROM feed")
+        migrating = asyncio.create_task(migrate(dsn))
+        await _waiting(gate, "advisory")
+        reading = asyncio.create_task(reader.execute("SELECT FROM versions"))
+        await _waiting(gate, "relation")
+        await gate.execute("SELECT pg_advisory_unlock(1)")
+        with pytest.raises(StoreUnavailable, match="deadlock detected"):
+            await migrating
+        await reading
+        await reader.execute("COMMIT")
+    await migrate(dsn)
+    assert await pending(dsn) == 0
+
+
+@contextlib.asynccontextmanager
+async def _connected(dsn: str) -> AsyncIterator[asyncpg.Connection]:
+    connection = await asyncpg.connect(dsn)
+    try:
+        yield connection
+    finally:
+        connection.terminate()
+
+
+async def _waiting(gate: asyncpg.Connection, kind: str) -> None:
+    """Until somebody waits for a lock of this kind in this database."""
+    asked = (
+        "SELECT EXISTS (SELECT FROM pg_locks l JOIN pg_database d ON d.oid = l.database "
+        "WHERE d.datname = current_database() AND NOT granted AND locktype = $1)"
+    )
+    while not await gate.fetchval(asked, kind):
+        await asyncio.sleep(0.02)
 
 
 async def test_a_start_waits_for_a_database_that_is_not_there_yet(private_postgres: Server) -> None:

@@ -67,14 +67,16 @@ _REMEDIES: Final = (
         "due to statement timeout",
         "the server gives the user that migrates too little time: ALTER ROLE … SET statement_timeout = 0 for it",
     ),
+    ("(53100)", "the disk of the database is full: free some space; what was applied stays"),
     ("permission denied", "the user must own the database (ALTER DATABASE … OWNER TO …)"),
 )
 
 # In what dbmate says of a server that went while it was asked, or had gone since it was `reached`, and of one that
-# somebody else migrates for longer than it waits (five minutes).
+# somebody else migrates for longer than it waits (five minutes), or whose tables others use meanwhile.
 _NOT_NOW: Final = re.compile(
     r"bad connection|connection re(?:set|fused)|broken pipe|\bEOF\b|lock was lost|terminating connection"
-    r"|database system is (?:shutting down|starting up|in recovery mode)|waiting for migration lock"
+    r"|database system is (?:shutting down|starting up|in recovery mode)|waiting for migration lock|deadlock detected"
+    r"|due to lock timeout"
 )
 
 
