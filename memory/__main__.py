@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from memory.at_terminal import at_terminal
+from memory.at_terminal import at_terminal, hear_interrupts
 from memory.config import Settings, settings_from_environ
 from memory.erasure.model import KINDS
 from memory.errors import (
@@ -56,6 +56,7 @@ def main() -> int:
 
 
 def _ran(given: argparse.Namespace) -> int:
+    hear_interrupts()
     form = "text"  # who gives a command beside the service reads its answer
     try:
         settings = settings_from_environ(os.environ)

@@ -58,6 +58,16 @@ def at_terminal(work: Callable[[], int]) -> int:
         return 1
 
 
+def hold_interrupts() -> None:
+    """Ctrl-C waits: for who hands the process over to a program that cannot end in order before it is loaded."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+
+
+def hear_interrupts() -> None:
+    """Let through the Ctrl-C that was held back since `hold_interrupts`, by the program that this one was before."""
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
 def say_no_more() -> None:
     """What waits to be written to stdout goes nowhere, so that nothing is said of it at the end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

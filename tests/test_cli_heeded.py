@@ -5,15 +5,18 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
 
+from memory.at_terminal import hear_interrupts
 from proxy.__main__ import main
 from proxy.cli import beside
-from proxy.cli.become import hear_interrupts
 from proxy.cli.client import Client
 from proxy.cli.parser import build_parser
 from tests.test_cli_client import answering, whole
@@ -137,3 +140,26 @@ def test_what_became_of_a_memory_is_json_where_that_is_asked_for(
         for verb in ("--delete", "--undelete", "--confirm", "--reject"):
             assert main(["memories", "m1", verb, "--json", "--url", url]) == 0
             assert json.loads(capsys.readouterr().out) == {"id": "m1", "version": 2}, verb
+
+
+@pytest.mark.parametrize("words", [["redact", "--scan"], ["reembed"], ["hygiene"]])
+def test_a_ctrl_c_waits_until_the_program_that_a_command_becomes_can_end_in_order(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MEMORY_PROXY_DATA__DIR", str(tmp_path))
+    with pytest.raises(Asked):
+        main(words)
+    assert signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+def test_a_ctrl_c_while_a_command_beside_the_service_is_loaded_ends_it_without_a_traceback() -> None:
+    """It came when the process was handed over, and the modules of a command take .4 s to load, on a busy machine 3."""
+
+    def given_early() -> None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        os.kill(os.getpid(), signal.SIGINT)
+
+    argv = [sys.executable, "-P", "-m", "memory", "redact", "--mode", "scan"]
+    ended = subprocess.run(argv, capture_output=True, timeout=120, check=False, preexec_fn=given_early)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, b"", b"")

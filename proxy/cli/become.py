@@ -10,10 +10,11 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
 import sys
 from pathlib import Path
 from typing import NoReturn
+
+from memory.at_terminal import hold_interrupts
 
 
 def become(module: str, options: argparse.Namespace) -> NoReturn:
@@ -22,7 +23,7 @@ def become(module: str, options: argparse.Namespace) -> NoReturn:
     told.pop("run", None)
     sys.stdout.flush()
     sys.stderr.flush()
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    hold_interrupts()
     # -P: a directory called `memory` or `proxy` where the command is given must not take the place of ours.
     os.execv(sys.executable, [sys.executable, "-P", "-m", module, json.dumps(told)])  # noqa: S606
 
@@ -30,8 +31,3 @@ def become(module: str, options: argparse.Namespace) -> NoReturn:
 def told_options(argument: str) -> argparse.Namespace:
     """The options on the other side."""
     return argparse.Namespace(**json.loads(argument))
-
-
-def hear_interrupts() -> None:
-    """Let through the Ctrl-C that was held back since `become`."""
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})

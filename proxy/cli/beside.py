@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from memory.at_terminal import hold_interrupts
 from memory.config import ENV_PREFIX, data_dir_of
 from memory.errors import ConfigInvalid
 from proxy.cli.check_machine import lock_holder
@@ -63,5 +64,6 @@ def _become(root: Path, words: Sequence[str]) -> NoReturn:
         told["PROMETHEUS_MULTIPROC_DIR"] = str(metrics)
     sys.stdout.flush()
     sys.stderr.flush()
+    hold_interrupts()
     # -P, as the service starts its own: a directory called `memory` here must not take the place of ours.
     os.execve(sys.executable, (sys.executable, "-P", "-m", "memory", *words), {**os.environ, **told})  # noqa: S606

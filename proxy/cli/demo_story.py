@@ -24,8 +24,8 @@ from pathlib import Path
 
 import aiohttp
 
-from memory.at_terminal import at_terminal, say_no_more
-from proxy.cli.become import hear_interrupts, told_options
+from memory.at_terminal import at_terminal, hear_interrupts, say_no_more
+from proxy.cli.become import told_options
 from proxy.cli.demo_model import MODEL_NAME, DemoFailed, demo_cache_dir, fetched_model, model_server, sweep
 from proxy.cli.demo_service import Service, chosen_port
 from proxy.cli.demo_talk import Answer, Talk, shown_headers

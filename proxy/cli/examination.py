@@ -14,13 +14,13 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from memory.at_terminal import at_terminal
+from memory.at_terminal import at_terminal, hear_interrupts
 from memory.config import ENV_PREFIX, Settings, data_dir_of, fields_of
 from memory.config_file import parse_config
 from memory.config_text import is_secret
 from memory.errors import ConfigInvalid
 from proxy.cli import check_cache, check_machine, check_model, check_others, check_start, check_stores, check_upstream
-from proxy.cli.become import hear_interrupts, told_options
+from proxy.cli.become import told_options
 from proxy.cli.checks import Check, Finding, Findings, as_json, as_text, failed, findings_of, in_thread
 from proxy.cli.serve import settings_of
 

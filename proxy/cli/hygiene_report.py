@@ -20,14 +20,14 @@ from typing import Any, Final
 from memory.adapters.postgres.database import Bounds, Database
 from memory.adapters.postgres.hygiene_store import HygieneStore
 from memory.adapters.secret_rules import secret_detectors
-from memory.at_terminal import at_terminal
+from memory.at_terminal import at_terminal, hear_interrupts
 from memory.config import Settings, data_dir_of, load_settings
 from memory.errors import ConfigInvalid, MemoryProxyFault, StoreUnavailable
 from memory.hygiene import Found, Inspection
 from memory.write.redact import Redactor
 from policies.hygiene import RATES, Rate, Tally
 from proxy.cli import check_stores, why
-from proxy.cli.become import hear_interrupts, told_options
+from proxy.cli.become import told_options
 from proxy.cli.chat_words import printable
 from proxy.cli.progress import Progress
 

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from memory.adapters.tokenizer import open_tokenizer, sayable
-from memory.at_terminal import at_terminal
+from memory.at_terminal import at_terminal, hear_interrupts
 from memory.errors import ModelFileInvalid
-from proxy.cli.become import hear_interrupts, told_options
+from proxy.cli.become import told_options
 from proxy.cli.client import CallFailed, Client, quoted
 from proxy.cli.progress import Progress
 from proxy.cli.shadow import BLOCK_CHARS, BLOCK_TOKENS, Bare, Block, PrefixCache, Series, Units, bare_of
