@@ -151,6 +151,22 @@ def test_what_a_panel_shows_is_of_its_unit(panel: dict[str, Any]) -> None:
         assert not counted
 
 
+def test_a_number_is_red_where_it_is_a_fault_and_nowhere_else() -> None:
+    """Where a panel names no thresholds Grafana's are 80: a leak was shown green, and many hot scopes red."""
+    steps = {
+        panel["title"]: [
+            (step["value"], step["color"]) for step in panel["fieldConfig"]["defaults"]["thresholds"]["steps"]
+        ]
+        for panel in PANELS
+        if panel["type"] == "stat"
+    }
+    assert steps == {
+        "Hot scopes held": [(None, "green")],
+        "Erasures that wait": [(None, "green"), (1, "red")],
+        "Foreign canaries": [(None, "green"), (1, "red")],
+    }
+
+
 def test_the_dashboard_has_a_row_for_each_subject_and_no_two_panels_overlap() -> None:
     rows = [panel["title"] for panel in DASHBOARD["panels"] if panel["type"] == "row"]
     assert rows == [

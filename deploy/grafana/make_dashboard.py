@@ -23,7 +23,7 @@ PREFIX: Final = "memory_proxy_"
 
 @dataclass(frozen=True, slots=True)
 class Panel:
-    """One graph, 8 of 24 columns wide. `queries`: legend and PromQL."""
+    """One graph, 8 of 24 columns wide. `queries`: legend and PromQL. `stat`: one number, red from `red_from` on."""
 
     title: str
     unit: str  # Grafana's: s, reqps, short, percentunit, bytes, ops
@@ -31,6 +31,7 @@ class Panel:
     queries: tuple[tuple[str, str], ...]
     width: int = 8
     stat: bool = False
+    red_from: int | None = None
 
 
 def rate(metric: str, by: str = "", matching: str = "") -> str:
@@ -469,6 +470,7 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 "Asked for, without a receipt yet.",
                 (("waiting", gauge("erasures_waiting")),),
                 stat=True,
+                red_from=1,
             ),
             Panel(
                 "Time to a receipt",
@@ -488,6 +490,7 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 "Canaries of one tenant seen in a prompt or an answer of another. Anything but 0 is a leak.",
                 (("{{where}}", counted("canary_seen_total", "where")),),
                 stat=True,
+                red_from=1,
             ),
             Panel(
                 "Spans",
@@ -597,9 +600,20 @@ def _panel(panel: Panel, x: int, y: int, number: int) -> dict[str, Any]:
         "description": panel.about,
         "datasource": source,
         "gridPos": {"h": HEIGHT, "w": panel.width, "x": x, "y": y},
-        "fieldConfig": {"defaults": {"unit": panel.unit, "min": 0}, "overrides": []},
+        "fieldConfig": {"defaults": _shown(panel), "overrides": []},
         "targets": targets,
     }
+
+
+def _shown(panel: Panel) -> dict[str, Any]:
+    """Unit, least value and, of one number, its colour: where a panel says nothing Grafana's own is red from 80 on."""
+    shown: dict[str, Any] = {"unit": panel.unit, "min": 0}
+    if not panel.stat:
+        return shown
+    steps: list[dict[str, Any]] = [{"color": "green", "value": None}]
+    if panel.red_from is not None:
+        steps.append({"color": "red", "value": panel.red_from})
+    return shown | {"thresholds": {"mode": "absolute", "steps": steps}}
 
 
 def main() -> int:
