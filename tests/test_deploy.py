@@ -151,6 +151,15 @@ def test_what_a_panel_shows_is_of_its_unit(panel: dict[str, Any]) -> None:
         assert not counted
 
 
+def test_the_need_for_the_web_is_shown_as_a_share_of_all_questions() -> None:
+    """The panel warned of some per cent of what it left out, so nobody could see them."""
+    (panel,) = (panel for panel in PANELS if panel["title"] == "Questions that need the web")
+    (target,) = panel["targets"]
+    looked_at = 'sum (rate(memory_proxy_outside_needs_total{instance=~"$instance"}[$__rate_interval]))'
+    assert panel["fieldConfig"]["defaults"]["unit"] == "percentunit"
+    assert target["expr"].endswith(f" / scalar({looked_at})")
+
+
 def test_a_number_is_red_where_it_is_a_fault_and_nowhere_else() -> None:
     """Where a panel names no thresholds Grafana's are 80: a leak was shown green, and many hot scopes red."""
     steps = {

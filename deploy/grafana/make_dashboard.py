@@ -50,6 +50,11 @@ def share(part: str, whole: str) -> str:
     return f"{part} / {whole}"
 
 
+def shares(metric: str, by: str, matching: str = "") -> str:
+    """Of all that a metric counts, by a label; no value where nothing happened."""
+    return f"{rate(metric, by, matching)} / scalar({rate(metric)})"
+
+
 def quantile(q: float, metric: str, by: str = "", matching: str = "") -> str:
     """A quantile of a histogram, in its unit."""
     labels = f"le, {by}" if by else "le"
@@ -133,7 +138,7 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 "Memory status",
                 "percentunit",
                 "Share of generation requests by memory status. degraded: chats went on without memory by a fault.",
-                (("{{status}}", f"{rate('memory_status_total', 'status')} / scalar({rate('memory_status_total')})"),),
+                (("{{status}}", shares("memory_status_total", "status")),),
             ),
             Panel(
                 "Degraded, by reason",
@@ -505,9 +510,9 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
         (
             Panel(
                 "Questions that need the web",
-                "ops",
-                "Questions looked at, by why they need it. A share of some per cent of none: the rules fire too often.",
-                (("{{need}}", rate("outside_needs_total", "need", 'need!="none"')),),
+                "percentunit",
+                "Share of the questions looked at, by why they need it. Some per cent: the rules fire too often.",
+                (("{{need}}", shares("outside_needs_total", "need", 'need!="none"')),),
             ),
             Panel(
                 "Searches and pages by outcome",
