@@ -16,6 +16,7 @@ import yaml
 from memory.catalogue import Stage
 from memory.config import Settings
 from memory.telemetry import Metrics
+from proxy.cli.parser import build_parser
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
 DASHBOARD = json.loads((DEPLOY / "grafana" / "memory-proxy.json").read_text())
@@ -258,6 +259,13 @@ def test_answers_that_fail_wake_somebody_whoever_failed() -> None:
     """An upstream that answers is no upstream failure, also where it answers 500 to everybody."""
     (rule,) = (rule for rule in RULES if 'status="5xx"' in rule["expr"])
     assert rule["labels"]["severity"] == "page" and 'route!="own"' in rule["expr"]
+
+
+def test_the_nightly_run_that_is_overdue_is_run_by_what_the_runbook_says() -> None:
+    """Without --now the command shows the last run and starts none."""
+    (rule,) = (rule for rule in RULES if rule["alert"] == "ConsolidationOverdue")
+    (command,) = re.findall(r"`memory-proxy ([^`]+)`", rule["annotations"]["runbook"])
+    assert build_parser(command.split()).parse_args(command.split()).now
 
 
 def test_what_is_wrong_with_a_part_of_the_memories_is_seen_by_an_alert() -> None:
