@@ -27,6 +27,7 @@ from memory.erasure.receipt import signed
 from memory.master import RECEIPTS, load_or_create_master_key, master_key
 from proxy.__main__ import main
 from proxy.cli import forget, redact, reembed
+from proxy.cli.parser import build_parser
 from proxy.cli.verbs import key_value
 from proxy.cli.whole_file import whole_file
 from tests.at_terminal import at_terminal
@@ -397,6 +398,26 @@ def test_an_odd_id_is_the_services_to_refuse(words: tuple[str, ...], path: bytes
     with answering(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", asked) as url:
         assert main([*words, "--url", url]) == 1
     assert asked[0].split(b" ")[1] == path
+
+
+@pytest.mark.parametrize("end", ["/v1", "/v1/"])
+def test_the_address_may_be_that_of_an_openai_client(end: str) -> None:
+    """It is the one that people have at hand. They read `404 Not Found`, which vLLM said of /v1/memory/v1/search."""
+    asked: list[bytes] = []
+    with answering(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", asked) as url:
+        assert main(["search", "boat", "--url", url + end]) == 1
+        assert main(["forget", "--user", "ada", "--dry-run", "--url", url + end]) == 1
+        with started("chat", "-m", "Hello?", "--model", "m", "--url", url + end) as process:
+            assert process.wait(60) == 1
+    paths = [b"/memory/v1/search", b"/memory/v1/forget", b"/v1/chat/completions"]
+    assert [one.split(b" ")[1] for one in asked] == paths
+    assert build_parser(["mcp"]).parse_args(["mcp", "--url", f"http://h:1{end}"]).url == "http://h:1"
+
+
+def test_another_server_is_not_taken_for_the_service(capsys: pytest.CaptureFixture[str]) -> None:
+    with answering(b'HTTP/1.1 404 Not Found\r\nContent-Length: 22\r\n\r\n{"detail":"Not Found"}') as url:
+        assert main(["search", "boat", "--url", url]) == 1
+    assert "404 Not Found, and not as a memory-proxy says it" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["user", "project", "agent"])

@@ -54,9 +54,14 @@ class _Said(dict[str, Any]):
         )
 
 
+def without_v1(url: str) -> str:
+    """A service's address, also where it is said as an OpenAI client has it: `base_url` ends with /v1."""
+    return re.sub(r"/v1/*\Z", "", url)
+
+
 def with_service(parser: argparse.ArgumentParser) -> None:
     """The options of a command that speaks to a running service: where it is, whose memory, with which key."""
-    parser.add_argument("--url", default=URL, help="the running proxy (default %(default)s)")
+    parser.add_argument("--url", type=without_v1, default=URL, help="the running proxy (default %(default)s)")
     parser.add_argument("--user", help="whose memory (X-Memory-User)")
     parser.add_argument("--project", help="project scope (X-Memory-Project)")
     parser.add_argument("--agent", help="agent namespace (X-Memory-Agent)")
@@ -237,6 +242,7 @@ def _told(refused: urllib.error.HTTPError) -> str:
         error = json.load(refused)["error"]
         return f"{refused.code} {error['code']}: {error['message']}"
     except (ValueError, RecursionError, KeyError, TypeError, http.client.HTTPException, OSError):
-        elsewhere = refused.headers.get("Location")
-        moved = f": it is at {elsewhere}, which --url may say" if elsewhere else ""
-        return f"{refused.code} {refused.reason}{moved}"
+        said = f"{refused.code} {refused.reason}"
+        if elsewhere := refused.headers.get("Location"):
+            return f"{said}: it is at {elsewhere}, which --url may say"
+        return f"{said}, and not as a memory-proxy says it; is it one? (--url)" if refused.code == 404 else said

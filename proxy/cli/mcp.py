@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from proxy.cli.client import KEY_VARIABLE
+from proxy.cli.client import KEY_VARIABLE, URL, without_v1
 
 SERVER: Final = "proxy.mcp_server.run"
 TEACHES: Final = """\
@@ -46,7 +46,7 @@ class OptionRefused(Exception):
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     """The options."""
-    parser.add_argument("--url", default="http://127.0.0.1:8080", help="the running proxy (default %(default)s)")
+    parser.add_argument("--url", type=without_v1, default=URL, help="the running proxy (default %(default)s)")
     parser.add_argument(
         "--key-file",
         type=Path,

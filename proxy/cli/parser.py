@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 from proxy.cli import evaluate
-from proxy.cli.client import URL
+from proxy.cli.client import URL, without_v1
 from proxy.cli.client import with_service as _with_service
 from proxy.cli.help_text import Teaching
 from proxy.cli.whole_file import file_to_write
@@ -322,7 +322,7 @@ def _forget(parser: argparse.ArgumentParser) -> None:
     for name in ("user", "project", "agent"):
         parser.add_argument(f"--as-{name}", help=f"whose conversation, memory, source: the scope's {name}")
     parser.add_argument("--tenant", help="with --scrub: whose (default: default); without it, that of --key")
-    parser.add_argument("--url", help=f"the running proxy (default {URL})")
+    parser.add_argument("--url", type=without_v1, help=f"the running proxy (default {URL})")
     parser.add_argument(
         "--key", help="API key with memory:erase, where the proxy runs with auth.mode keys; or in $MEMORY_PROXY_KEY"
     )
