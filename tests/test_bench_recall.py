@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -40,6 +41,16 @@ from tests.bench_recall_values import (
     written,
 )
 from tests.service_fixture import Service
+
+
+def test_the_lines_of_the_page_are_a_set(tmp_path: Path) -> None:
+    """The sets are not in the repository: who has none reads there what one is."""
+    page = (Path(__file__).parent.parent / "docs" / "evaluation.md").read_text("utf-8")
+    turns, queries = (json.loads(block) for block in re.findall(r"^```json\n(.*?)^```", page, re.MULTILINE | re.DOTALL))
+    chosen = read_set(written(tmp_path, [turns], [queries]), "locomo")
+    (line,) = chosen.lines["life"]
+    assert line["name"] == "Ada" and line["occurred_at"].startswith("2022-01-21T19:31")
+    assert [one.gold for one in chosen.questions] == [{line["source_id"]}]
 
 
 def test_turns_become_import_lines_with_speakers_and_carried_dates(tmp_path: Path) -> None:
