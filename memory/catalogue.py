@@ -153,9 +153,9 @@ class RecallMetrics:
         recalls = Histogram("memory_proxy_recall_seconds", "Recall by rung.", ["rung"], registry=own, buckets=_SECONDS)
         self.recall_seconds = Timings[Rung](recalls, get_args(Rung), _SECONDS)
         self.injected_memories = Counter(
-            "memory_proxy_injected_memories_total", "Memories placed in prompts.", registry=own
+            "memory_proxy_injected_memories_total", "Memories newly placed in prompts.", registry=own
         )
-        self.injected_tokens = Counter("memory_proxy_injected_tokens_total", "Memory tokens in prompts.", registry=own)
+        self.injected_tokens = Counter("memory_proxy_injected_tokens_total", "Tokens of these memories.", registry=own)
         self.scope_staleness_seconds = Histogram(
             "memory_proxy_scope_staleness_seconds",
             "Age of a hot scope's last confirmation when it is used.",

@@ -25,6 +25,15 @@ def test_every_metric_is_on_the_page_and_none_that_is_not() -> None:
     assert set(re.findall(r"`(memory_proxy_[a-z_]+)`", PAGE)) == names()
 
 
+def test_what_is_put_back_is_not_said_to_be_counted_as_placed() -> None:
+    """Of a long conversation nearly all of memory is put back: the count of what is placed said that it was all."""
+    said = {family.name: family.documentation for family in Metrics().registry.collect()}
+    assert said["memory_proxy_injected_memories"] == "Memories newly placed in prompts."
+    assert said["memory_proxy_injected_tokens"] == "Tokens of these memories."
+    for row in re.findall(r"^\| `memory_proxy_injected_\w+` .*", PAGE, re.MULTILINE):
+        assert "memory_proxy_ledger_" in row
+
+
 def test_names_follow_the_rules_and_no_label_is_chosen_by_a_client() -> None:
     metrics = Metrics()
     for collector in metrics.registry._collector_to_names:

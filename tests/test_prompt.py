@@ -339,6 +339,8 @@ def test_a_block_that_has_no_room_is_counted_as_withdrawn(found: Room) -> None:
     assert value("memory_proxy_ledger_blocks_total", withdrawn) == 1
     assert value("memory_proxy_ledger_tokens_total", withdrawn) == 200
     assert value("memory_proxy_ledger_blocks_total", {"what": "kept"}) == 1
+    assert value("memory_proxy_ledger_tokens_total", {"what": "kept"}) == 300
+    assert value("memory_proxy_injected_tokens_total") == 0
 
 
 @pytest.mark.parametrize(
