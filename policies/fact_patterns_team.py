@@ -30,14 +30,20 @@ _IDENTIFIER: Final = r"[A-Za-z](?:\w{0,80}+(?:[-.]\w{1,80}+){1,16}+|(?=\w{0,80}?
 _SOMEBODY: Final = re.compile(
     rf"ex-\w+|(?:\w+-)+(?:in-law|worker|founder|{KIN_ONE}|{KIN_MANY})s?|(?:{KIN_ONE}|{KIN_MANY})s?", re.IGNORECASE
 )
+_NAMED_TOOL: Final = rf"(?:{'|'.join(sorted(TOOLS))})(?![\w-])"
 _RUNS: Final = re.compile(
-    rf"(?P<s>(?:(?:the|our|my) (?:[\w.'-]+ ){{0,3}}?(?:{_THINGS})|(?:service|server|module|package) [\w.-]+"
-    rf"|{_IDENTIFIER}))(?: now| currently| only)?"
+    rf"(?P<s>(?:(?:the|our|my) (?:[\w.'-]+ ){{0,3}}?(?:{_THINGS}|{_NAMED_TOOL})"
+    rf"|(?:service|server|module|package) [\w.-]+|(?<![\w.-]){_NAMED_TOOL}|{_IDENTIFIER}))(?: now| currently| only)?"
     r" (?P<v>runs on|runs in|is running on|are running on|run on|lives? (?:on|in|at|under)|(?:is"
     r"|are) (?:now )?hosted (?:on|at|in)|(?:is|are) (?:now )?deployed (?:to|on|in|at)"
-    r"|listens on(?: port)?|depends on|talks to|connects to|(?:is|are) (?:stored |kept )?(?:on|at|in"
-    r"|under|behind)|uses?|is written in|reads from|writes to)"
+    r"|(?:listens|is (?:now )?listening) on(?: port)?|depends on|talks to|connects to"
+    r"|(?:is|are) (?:stored |kept |back )?(?:on|at|in|under|behind)|uses?|is written in|reads from|writes to)"
     r" (?P<o>[^\s,;!?()]+(?: (?-i:[A-Z\d])[^\s,;!?()]*){0,2})",
+    re.IGNORECASE,
+)
+# Where a thing listens is not where it runs: "the api runs on port 8080" says nothing of its host.
+_PORT: Final = re.compile(
+    r"(?:port )?(?P<o>(?<=port )\d{1,5}(?![\w:])|\d{4,5}(?=\W*$|[.,;] |,? (?:now|not|again|instead|and|but)\b))",
     re.IGNORECASE,
 )
 # "At 80%", "in 5 minutes": no place.
@@ -45,7 +51,7 @@ _AMOUNT: Final = re.compile(r"[\d.,:]+(?:%|[ap]m|k|x|s|ms|gb|mb|th|st|nd|rd)?", 
 _DENIED: Final = re.compile(r"n't\b|\b(?:not|never|no longer|hardly|rarely|only)\b", re.IGNORECASE)
 _LOOKS: Final = re.compile(r"\d|[:/_]|[a-z][A-Z]|\w[.-]\w|^[A-Z]")
 _LOOKS_SURE: Final = re.compile(r"\d|[:/_]|[a-z][A-Z]|\w\.\w|^[A-Z]")
-_RELATIONS: Final = (
+_RELATIONS: Final[tuple[tuple[re.Pattern[str], str, Cardinality], ...]] = (
     (re.compile(r"(?:is |are )?written", re.I), "written_in", "one"),
     (re.compile(r"runs? |running|hosted|deployed|lives?", re.I), "runs_on", "one"),
     (re.compile(r"listens", re.I), "listens_on", "one"),
@@ -54,6 +60,7 @@ _RELATIONS: Final = (
     (re.compile(r"uses?", re.I), "uses", "many"),
     (re.compile(r"(?:is|are) ", re.I), "located_at", "one"),
 )
+_PLACES: Final = ("runs_on", "listens_on", "located_at", "uses")
 _WE: Final = re.compile(
     r"(?:^|[,;:–—]|\b(?:and|but|because|since|so|that|also|remember|note))\s*(?P<w>(?:in|on|for) (?:our"
     r"|this) (?:team|project|repo|codebase|company),? )?we (?P<n>(?:don't|do not|never) )?"
@@ -190,11 +197,14 @@ def _topology(said: str, start: int, end: int) -> Iterator[Told]:
                 or target in ("I", "I'm")
             ):
                 continue
-            predicate, cardinality = (
-                ("located_at", "one")
-                if target[0] in "/~"
-                else next(((p, c) for words, p, c in _RELATIONS if words.match(found["v"])), ("located_at", "one"))
-            )
+            predicate, cardinality = _relation(found["v"], target)
+            port = _PORT.match(said, found.start("o"), end) if predicate in _PLACES else None
+            if re.fullmatch(_NAMED_TOOL, found["s"], re.IGNORECASE) and (
+                port is None or said.startswith(" by default", port.end())
+            ):
+                continue  # "Docker runs on Linux": everybody's
+            if port is not None:
+                predicate, cardinality = "listens_on", "one"
             if predicate == "located_at" and _AMOUNT.fullmatch(target):
                 continue
             if (
@@ -207,19 +217,25 @@ def _topology(said: str, start: int, end: int) -> Iterator[Told]:
             shown = (
                 f"{found['s'][:1].upper()}{found['s'][1:]} {found['v']} {'' if pattern is _RUNS else 'in '}{target}."
             )
-            many: Cardinality = "one" if cardinality == "one" else "many"
             yield Told(
                 subject,
                 predicate,
-                as_object(target),
+                port["o"] if port else as_object(target),
                 _own(shown),
                 (found.start("s"), found.start("o") + len(target)),
                 "topology",
-                many,
+                cardinality,
                 importance=0.7,
             )
         if pattern is _RUNS and _RUNS.search(said, start, end):
             return
+
+
+def _relation(verb: str, target: str) -> tuple[str, Cardinality]:
+    """What a verb says of a service and what it names, and of how many of them that may be so at once."""
+    if target[0] in "/~":
+        return "located_at", "one"
+    return next(((relation, many) for words, relation, many in _RELATIONS if words.match(verb)), ("located_at", "one"))
 
 
 def predicate_links(verb: str) -> bool:

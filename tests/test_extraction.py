@@ -91,6 +91,11 @@ def test_what_people_say_of_themselves_is_found(text: str, expected: list[tuple[
         ("We now have 12 users", ("users", "count", "12")),
         ("I upgraded to Node 20.1 yesterday", ("node", "version", "20.1")),
         ("the staging DB runs on db7:5433", ("staging db", "runs_on", "db7:5433")),
+        ("our nginx runs on port 8443 on edge-3", ("nginx", "listens_on", "8443")),
+        ("redis is back on port 6379", ("redis", "listens_on", "6379")),
+        ("the cache uses port 11211", ("cache", "listens_on", "11211")),
+        ("the api runs on 8080 now", ("api", "listens_on", "8080")),
+        ("our postgres runs on db9.internal", ("postgres", "runs_on", "db9.internal")),
         ("service billing depends on auth-service", ("service billing", "depends_on", "auth-service")),
         ("the config lives in /etc/app/config.yaml", ("config", "located_at", "/etc/app/config.yaml")),
         ("We use tabs, not spaces.", ("team", "uses", "tabs")),
@@ -1404,6 +1409,25 @@ def test_what_a_team_used_ends_under_the_key_it_was_told_under(end: str, more: s
     assert triples(f"We use Redis{more}.")[0] == ("team", "uses", "redis")
     ended = facts_in(end, said_at=WEDNESDAY)[0]
     assert (ended.subject, ended.predicate, ended.object, ended.negated) == ("team", "uses", "redis", True)
+
+
+@pytest.mark.parametrize("port", ["runs on port 8080", "is on port 8080", "uses port 8080", "is listening on 8080"])
+def test_a_port_takes_the_place_of_a_port_and_of_no_host(port: str) -> None:
+    assert only(f"Our server {port}.").predicate == only("Our server listens on 9090 now.").predicate == "listens_on"
+    assert only("Our server runs on db7.").predicate != "listens_on"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Docker runs on Linux.",
+        "Redis listens on port 6379 by default.",
+        "Redis runs on 1024 cores.",
+        "Kafka uses Java.",
+    ],
+)
+def test_what_is_so_of_a_tool_everywhere_is_not_where_it_runs_here(text: str) -> None:
+    assert triples(text) == []
 
 
 def test_nobody_lives_in_a_tool_or_uses_a_town() -> None:
