@@ -81,6 +81,7 @@ ON: Final = re.compile(
     r" (?:on|at|for|by|this|next|to) $",
     re.I,
 )
+EACH: Final = re.compile(r"(?:every|each) ", re.I)
 DUTY: Final = re.compile(
     r"\b(?:submit(?:ting)?|finish(?:ing)?|complet(?:e|ing)|deliver(?:ing)?|finali[sz](?:e|ing)"
     r"|launch(?:ing)?|hand in|turn in"

@@ -39,6 +39,12 @@ _DAY: Final = (
     rf"|{_MONTH},? (?:19|20)\d\d|(?:(?:next|this|coming) )?{_WEEKDAY}(?:,? {_MONTH} \d{{1,2}}(?:st|nd|rd|th)?)?"
     r"|(?:next|this) (?:week|month|weekend)|tomorrow|tonight)"
 )
+# "Every Friday at 3 pm", "Thursdays", "Monday mornings": each week.
+_WEEKLY: Final = (
+    rf"(?:(?:every|each) (?:single )?{_WEEKDAY}(?: (?:morning|afternoon|evening|night))?"
+    rf"|{_WEEKDAY}s(?: (?:mornings?|afternoons?|evenings?|nights?))?"
+    rf"|{_WEEKDAY} (?:mornings|afternoons|evenings|nights))"
+)
 _NUMBER_WORDS: Final[Mapping[str, int]] = {
     word: number
     for number, word in enumerate("two three four five six seven eight nine ten eleven twelve".split(), 2)  # noqa: SIM905
@@ -49,7 +55,7 @@ _SCALES: Final = "|".join(_SCALE)
 _GROUPED: Final = r"\d{1,3}(?:(?:\.\d{3}){1,4}|(?: \d{3}){1,4})"
 # In this order: what one takes is no value of a later kind.
 _VALUES: Final = (
-    (DATE, rf"\b{_DAY}(?:,? (?:at |around |by |from )?{_CLOCK})?(?!\w)|\b{_CLOCK} (?:on )?{_DAY}(?!\w)"
+    (DATE, rf"\b(?:{_WEEKLY}|{_DAY})(?:,? (?:at |around |by |from )?{_CLOCK})?(?!\w)|\b{_CLOCK} (?:on )?{_DAY}(?!\w)"
     rf"|\b{_CLOCK}(?!\w)"),
     (MONEY, rf"€ ?{_GROUPED}(?:,\d\d)?(?!\d)|[$€£¥] ?\d+(?:,\d{{3}})*(?:\.\d+)?(?: ?(?:{_SCALES})\b)?"
     rf"|(?<![\d,.])(?:{_GROUPED}(?:[.,]\d\d)?(?!\d)|\d{{1,9}}(?:,\d{{3}})*(?:[.,]\d+)?)"
@@ -73,6 +79,10 @@ _SIGNS: Final = {
 _PARTED: Final = re.compile(rf"(?<![\d.,]){_GROUPED}(?!\d)")
 # "80,5 kg"; of three digits behind it, it parts thousands.
 _DECIMAL_COMMA: Final = re.compile(r"(?<=\d),(?=\d{1,2}(?!\d))")
+_EACH_WEEK: Final = re.compile(
+    rf"(?={_WEEKLY}(?!\w))(?:(?:every|each) (?:single )?)?(?P<day>[a-z]{{3}})", re.IGNORECASE
+)
+_WEEKDAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _ONE_DAY: Final = timedelta(days=1)
 _SINCE: Final = re.compile(
     rf"\b(?:since|as of) (?:(?:last|early|late|mid) )?({_DAY}|{_MONTH}|(?:19|20)\d\d|yesterday"
@@ -150,7 +160,9 @@ def values_in(said: str) -> tuple[str, list[Value]]:
 
 
 def meaning(value: Value, said_at: datetime) -> str:
-    """A value in one way of writing: 2024-04-05, 2024-04-05T15:00, $6200, 95%, 15/20, 1350; else its words."""
+    """A value in one way of writing: 2024-04-05, 2024-04-05T15:00, weekly 5 (Fridays), $6200, 95%, 15/20, 1350; else
+    its words.
+    """
     words = re.sub(r"\s+", " ", value.words.casefold()).strip(" .,")
     if value.kind == DATE:
         return _date_meaning(words, said_at)
@@ -178,7 +190,10 @@ def _currency(words: str) -> str:
 
 
 def _date_meaning(words: str, said_at: datetime) -> str:
-    day, clock = day_of(words, said_at), _clock(words)
+    clock = _clock(words)
+    if weekly := _EACH_WEEK.match(words):
+        return f"weekly {_WEEKDAYS.index(weekly['day']) + 1}" + (f"T{clock}" if clock else "")
+    day = day_of(words, said_at)
     if day is None:
         return clock or words
     return f"{day:%Y-%m-%d}" + (f"T{clock}" if clock else "")
@@ -218,7 +233,7 @@ def _nearest(year: int | None, month: int, day: int, today: datetime) -> datetim
 
 def _relative_day(words: str, today: datetime) -> datetime | None:
     if found := re.search(r"(next )?(mon|tue|wed|thu|fri|sat|sun)[a-z]*day", words):
-        ahead = ("mon", "tue", "wed", "thu", "fri", "sat", "sun").index(found[2]) - today.weekday()
+        ahead = _WEEKDAYS.index(found[2]) - today.weekday()
         # "next Tuesday" is that of next week, "Tuesday" the first to come.
         return today + ((ahead + 7) * _ONE_DAY if found[1] else (ahead % 7 or 7) * _ONE_DAY)
     if "tomorrow" in words:
@@ -280,10 +295,10 @@ def _is_to_come(words: str, said_at: datetime) -> bool:
 
 def passed(words: str, said_at: datetime) -> datetime | None:
     """When a day is over that is named by its distance from today ("tomorrow", "Friday", "next week"); None for others:
-    "May 12" names the same day whenever it is read.
+    "May 12" names the same day whenever it is read, and "every Friday" no day at all.
     """
     named = words.casefold()
-    if _CALENDAR.search(named) or not (found := _FROM_TODAY.search(named)):
+    if _EACH_WEEK.match(named) or _CALENDAR.search(named) or not (found := _FROM_TODAY.search(named)):
         return None
     if found["period"]:
         return _begin_of_period(found["period"], 1 + found[0].startswith("next"), said_at)

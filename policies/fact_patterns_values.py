@@ -19,6 +19,7 @@ from policies.fact_patterns_kinds import (
     CHANGED,
     COUNTING,
     DUTY,
+    EACH,
     EARNED,
     EVENT_LINKS,
     EVENT_RE,
@@ -315,12 +316,13 @@ def _scheduled(around: _Around) -> Stated | None:
         thing = phrase_after(duty[1])
         return _made(around, "deadline", thing, duty.start()) if thing else None
     found = ON.search(around.left)
-    if found is None:
+    if found is None and not EACH.match(around.value.words):
         return None
-    clause = re.split(r"[;:.!?,]", around.left[: found.start()])[-1]
+    before = around.left[: found.start()] if found else around.left.rstrip()
+    clause = re.split(r"[;:.!?,]", before)[-1]
     if not re.search(r"\b(?:my|our|the|i|i've|we|we've|have|has|got|an?|there's)\b", clause, re.I):
         return None
-    event = _event(around, clause, found.start() - len(clause))
+    event = _event(around, clause, len(before) - len(clause))
     return event and replace(event, predicate="deadline", shape="is") if around.left.endswith(" by ") else event
 
 

@@ -71,7 +71,7 @@ def _did(one: Stated, voice: Voice, thing: str, words: str) -> str:
 
 def _when(voice: Voice, thing: str, words: str) -> str:
     link = "at " if re.match(r"\d{1,2}(?::\d\d)? ?(?:am|pm)|\d{1,2}:\d\d|noon", words, re.I) else "on "
-    link = "" if re.match(r"next|this|coming|tomorrow|tonight", words, re.I) else link
+    link = "" if re.match(r"next|this|coming|tomorrow|tonight|every|each", words, re.I) else link
     owner = (
         ""
         if re.match(r"[A-Z][\w-]*'s ", thing)

@@ -343,6 +343,31 @@ def test_what_is_told_by_its_distance_from_today_ends_with_its_day_or_period(tex
     assert day(only(text).valid_to) == until
 
 
+@pytest.mark.parametrize(
+    ("text", "words", "value"),
+    [
+        ("My yoga class is on Thursday evenings.", "thursday evenings", "weekly 4"),
+        ("Our standup is on Thursdays at 10am.", "thursdays at 10am", "weekly 4T10:00"),
+        ("My therapy session is every Friday at 3pm.", "every friday at 3pm", "weekly 5T15:00"),
+        ("I have a call with Bob every Monday.", "every monday", "weekly 1"),
+        ("My gym class is Monday mornings.", "monday mornings", "weekly 1"),
+        ("We have a team meeting each Wednesday.", "each wednesday", "weekly 3"),
+    ],
+)
+def test_what_is_each_week_does_not_end_with_its_next_day(text: str, words: str, value: str) -> None:
+    fact = only(text)
+    assert (fact.predicate, fact.object, fact.qualifiers["value"]) == ("time", words, value)
+    assert fact.valid_to is None
+    assert " on each " not in fact.statement
+    assert " on every " not in fact.statement
+
+
+def test_what_moved_to_another_day_of_the_week_is_there_and_one_day_ends_no_weekly_one() -> None:
+    weekly, moved = only("Our standup is on Thursdays."), only("Our standup moved to Tuesdays.")
+    assert may_replace(moved, weekly)
+    assert not may_replace(only("Our standup moved to Friday."), weekly)
+
+
 def test_a_friday_of_another_week_is_another_time() -> None:
     said = [WEDNESDAY, WEDNESDAY + timedelta(days=28)]
     flights = [fact for at in said for fact in facts_in("My flight is on Friday.", said_at=at)]
