@@ -24,6 +24,7 @@ from policies.fact_patterns import FIRST, OF_PRONOUN, OPENS, SHE_OR_HE, TALE, UN
 from policies.fact_patterns_asked import asked_to_keep
 from policies.fact_patterns_cjk import told_in_cjk
 from policies.fact_patterns_denied import (
+    asks_whether,
     doubted,
     ironic,
     no_date,
@@ -289,6 +290,10 @@ def _is_so(said: str, sentence: Sentence, one: Stated) -> bool:
     before, behind = said[sentence.start : one.value.start], said[one.value.end : sentence.end]
     if doubted(before) or TALE.search(before):
         return False
+    if not sentence.states(one.value.start):
+        asked = said[max(sentence.start, sentence.asks[0]) : _begin(said, one, sentence)]
+        if asks_whether(asked, said[max(one.end, one.value.end) : sentence.end]):
+            return False
     if one.value.kind == DATE:
         return not (no_event(before, behind) if one.shape == "time" else no_date(before))
     return not no_value(before, behind)
@@ -341,11 +346,16 @@ def _from_told(one: Told, voice: Voice, until: datetime | None, since: datetime 
     )
 
 
-def _from_value(said: str, one: Stated, sentence: Sentence, voice: Voice, said_at: datetime) -> Fact:
-    head, rest = head_and_rest(one.thing) if one.thing else ("", ())
+def _begin(said: str, one: Stated, sentence: Sentence) -> int:
+    """Where the words begin that a value rests on: with a word."""
     start = min(one.start, one.value.start)
     while start > sentence.start and said[start - 1].isalnum():
         start -= 1
+    return start
+
+
+def _from_value(said: str, one: Stated, sentence: Sentence, voice: Voice, said_at: datetime) -> Fact:
+    head, rest = head_and_rest(one.thing) if one.thing else ("", ())
     stated = sentence.states(one.value.start)
     value = meaning(one.value, said_at)
     _, until = validity(said[one.value.end : one.end], said_at)
@@ -360,7 +370,7 @@ def _from_value(said: str, one: Stated, sentence: Sentence, voice: Voice, said_a
         predicate=one.predicate,
         object=as_object(one.value.words),
         statement=value_sentence(one, voice),
-        span=(start, max(one.end, one.value.end)),
+        span=(_begin(said, one, sentence), max(one.end, one.value.end)),
         cardinality="one",
         valid_to=until,
         confidence=STATED if stated else IN_PASSING,

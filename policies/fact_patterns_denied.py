@@ -134,6 +134,19 @@ _ONE_OF_TWO: Final = re.compile(
     r"|[^,.;:]{1,30} for short\b)",
     re.IGNORECASE,
 )
+# "Is my flight on Friday?", "Did our launch move to June 3?" ask for the value, "Is my budget of $500 enough?" has it.
+_ASKS_WHETHER: Final = re.compile(
+    r"\W*(?:(?:so|and|but|or|then|also|wait|hey|hi|ok(?:ay)?|oh|btw|sorry|hmm?|well|now),? ){0,3}"
+    r"(?:is|are|was|were|do|does|did|has|have|had|will|would|could|can|should|shall|might)(?:n't)? (?:not )?"
+    r"(?:(?:i|we|you|they|he|she) )?(?:(?:still|really|actually|already|also|now|not|have|had|got|need|there) ){0,3}"
+    r"(?:(?:an?|the|my|our|your|their|that|this|any) )*",
+    re.IGNORECASE,
+)
+_NOTHING_BEHIND: Final = re.compile(
+    r"(?: (?:still|yet|now|again|then|right|correct|too|instead|already|after all|as planned|by any chance|or not))*"
+    r" *(?:[,;:?!—–-]|$)",
+    re.IGNORECASE,
+)
 _TO_ANOTHER: Final = re.compile(r" (?:to|[-–]) ?[$€£¥]?\d|[-–][$€£¥]?\d")
 _JOKE: Final = re.compile(
     r"\W{1,5}(?:(?:oh|oops|no|sorry|wait|actually)[,.!]? ){0,3}(?:i meant?|i mean to say|correction|make that"
@@ -201,6 +214,11 @@ def taken_back(said: str, at: int, end: int) -> bool:
 def one_of_two(said: str, at: int, end: int) -> bool:
     """Whether a sentence that ends at `end` leaves open whether what it has said up to `at` is so or another."""
     return _ONE_OF_TWO.match(said, at, end) is not None
+
+
+def asks_whether(before: str, behind: str) -> bool:
+    """Whether a question asks if the value between these words is the one: it has no other predicate."""
+    return _ASKS_WHETHER.fullmatch(before) is not None and _NOTHING_BEHIND.match(behind) is not None
 
 
 def undone(said: str, at: int, end: int) -> bool:

@@ -344,6 +344,38 @@ def test_what_is_told_by_its_distance_from_today_ends_with_its_day_or_period(tex
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "Is my flight on Friday?",
+        "So is my exam on June 3?",
+        "Isn't my exam on Monday?",
+        "Do I have a meeting on Friday?",
+        "Do we still have a demo on Friday at 10am?",
+        "Has my meeting moved to Tuesday?",
+        "Did my meeting move to Tuesday?",
+        "Are the tests of my project due by June 3?",
+        "Are my calls on Friday now?",
+        "Thanks! Is my flight on Friday, by the way?",
+    ],
+)
+def test_whether_a_value_is_the_one_is_asked_and_not_stated(text: str) -> None:
+    assert triples(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "What should I pack for my flight on Friday?",
+        "Is my flight on Friday likely to be late?",
+        "Do you think my flight on Friday will be late?",
+        "Is rain a problem for my flight on Friday?",
+    ],
+)
+def test_a_question_about_something_else_has_the_value(text: str) -> None:
+    assert triples(text) == [("flight", "time", "friday")]
+
+
+@pytest.mark.parametrize(
     ("text", "words", "value"),
     [
         ("My yoga class is on Thursday evenings.", "thursday evenings", "weekly 4"),
