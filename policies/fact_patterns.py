@@ -231,6 +231,7 @@ _TURNS: Final = (
     _rule(r"(?:I|we|I've|we've) (?:have |just |recently |finally )*(?:switched|migrated) (?:over )?(?:from [\w+#. -]{1,32}? )?to (?P<o>(?-i:[A-Z])[\w+#-]*(?:[ .](?-i:[A-Z])[\w+#-]*){0,2})", "uses", "{S} uses {o}.", "phrase", "decision"),
     _rule(r"I (?:no longer|don't|do not) (?:live|reside) in (?P<o>[^,.;:!?()\n\"\ue000]{1,60}?)(?: any ?more|(?=[,.;!?]|$))", "lives_in", "{S} no longer lives in {o}.", "place", "ended", "one"),
     _rule(r"(?:I (?:no longer|don't|do not) work|I (?:stopped|quit) working) (?:at|for) (?P<o>[^,.;:!?()\n\"\ue000]{1,60}?)(?: any ?more|(?=[,.;!?]|$))", "works_at", "{S} no longer works at {o}.", "employer", "ended", "one"),
+    _rule(rf"(?:(?:I'm|I am) (?:no longer|not(?=[^.;!?\n]{{1,60}} any ?more\b)) an? |I (?:no longer|don't|do not) work as an? |I {_ADV}(?:quit|stopped|gave up) (?:being|work(?:ing)? as|my job as) an? )(?P<o>[^,.;:!?()\n\"\ue000]{{1,60}}?)(?= any ?more|[,.;!?]|$| (?:and|but|so|at|in|since|because|last)\b)", "job", "{S} is no longer {a o}.", "job", "ended", "one", importance=0.8),
     _rule(rf"(?:I'm|I am) no longer (?:living|based) in {_DOTTED}", "lives_in", "{S} no longer lives in {o}.", "place", "ended", "one"),
     _rule(rf"(?:I'm|I am) no longer (?:working|employed) (?:at|for|by) {_DOTTED}", "works_at", "{S} no longer works at {o}.", "employer", "ended", "one"),
     _rule(rf"(?:I'm|I am|^) ?no longer at {_DOTTED}", "works_at", "{S} is no longer at {o}.", "employer", "ended", "one"),

@@ -19,7 +19,7 @@ from policies.fact_rule import Table
 from policies.fact_rule import row as _rule
 
 TRIGGER: Final = re.compile(
-    r"\b(?:ich|(?<=\w )bin ich|mein name|jetzt|nun|derzeit|aktuell|momentan|inzwischen|mittlerweile|seit|je|meine?|unsere?|mon|ma|notre|nuestr[oa]|moi|soy|trabajo|tengo|estoy|me mudé|odio|detesto"
+    r"\b(?:ich|ya no(?= (?:soy|trabajo))|não(?= sou mais)|non(?= sono più)|(?<=\w )bin ich|mein name|jetzt|nun|derzeit|aktuell|momentan|inzwischen|mittlerweile|seit|je|meine?|unsere?|mon|ma|notre|nuestr[oa]|moi|soy|trabajo|tengo|estoy|me mudé|odio|detesto"
     r"|(?:ya )?no como|nunca como|eu|moro|vivo|resido|trabalho|me|chamo-me|mudei-me|(?:o |a )?(?:meu|minha)|sou|tenho|gosto|adoro|amo|odeio|nasci|não como|já não"
     r"|io|mi|abito|risiedo|lavoro|sono|faccio|ho|(?:il |la )?(?:mio|mia)|vengo|non (?:mangio|abito|vivo|lavoro)|ik|mijn|woon|werk|nu|momenteel|tegenwoordig|sinds)(?![\w-])|\bj'(?=\w)",
     re.IGNORECASE,
@@ -170,6 +170,19 @@ def table() -> Table:
             _rule(rf"(?:eu )?(?:sou |trabalho como )(?:um |uma |também )*{_JOB_PT}(?![\w-]){_ENDS}", "job", "{P} job is {o}.", "exact", "one", importance=0.8),
             _rule(rf"(?:io )?(?:sono |lavoro come |faccio )(?:un |una |un'|il |la |l'|anche )*{_JOB_IT}(?![\w-]){_ENDS}", "job", "{P} job is {o}.", "exact", "one", importance=0.8),
             _rule(rf"(?:ik ben |(?:ik )?werk {_NOW_NL}{{0,2}}als )(?:een |ook )*{_JOB_NL}(?![\w-]){_ENDS}", "job", "{P} job is {o}.", "exact", "one", importance=0.8),
+            *(
+                _rule(rf"{before}{job}(?![\w-]){behind}", "job", "{P} job is no longer {o}.", "exact", "ended", "one", importance=0.8)
+                for before, job, behind in (
+                    ("ich bin keine? ", _JOB_DE, r" mehr\b"),
+                    ("ich arbeite nicht mehr als ", _JOB_DE, ""),
+                    ("je ne (?:suis plus |travaille plus comme )(?:une? )?", _JOB_FR, ""),
+                    ("ya no (?:soy|trabajo (?:como|de)) (?:una? )?", _JOB_ES, ""),
+                    ("(?:eu )?(?:já não sou|não sou mais|já não trabalho como) (?:uma? )?", _JOB_PT, ""),
+                    ("(?:io )?non (?:sono più|lavoro più come) (?:una? |uno |un')?", _JOB_IT, ""),
+                    ("ik ben geen ", _JOB_NL, r" meer\b"),
+                    ("ik werk niet meer als ", _JOB_NL, ""),
+                )
+            ),
             _rule(rf"(?:ich habe eine (?:starke |schwere )?allergie gegen|tengo alergia(?= a)|j'ai une allergie(?= (?:à|au))|(?:eu )?(?:tenho alergia|sou alérgic[oa]) (?:aos?|à?s?|a)(?= )|(?:io )?sono allergic[oa] (?:all?[ae]?|agli|ai|a)(?= )|(?:io )?sono allergic[oa](?= all')|ik ben allergisch voor) {_RUNS}", "allergic_to", "{S} is allergic to {o}.", "things", importance=0.95),
             _rule(r"(?:ich bin|bin ich)(?: [\w ]{1,30}? und)?(?: auch| übrigens| leider)? gegen (?P<o>[^,.;:!?()\n\"\ue000]{2,60}?) allergisch\b", "allergic_to", "{S} is allergic to {o}.", "things", importance=0.95),
             _rule(rf"(?:ich esse (?:gar |überhaupt )?keine?n? {_FOOD_DE}|je ne mange (?:juste |plus )?(?:pas|jamais|plus) (?:de |d'){_FOOD_FR.replace('<o>', '<o2>')})(?![\w-])", "eats", "{S} does not eat {o}.", "exact", "preference", "negated", importance=0.8),
