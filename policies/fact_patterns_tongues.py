@@ -19,7 +19,7 @@ from policies.fact_rule import Table
 from policies.fact_rule import row as _rule
 
 TRIGGER: Final = re.compile(
-    r"\b(?:ich|ya no(?= (?:soy|trabajo))|não(?= sou mais)|non(?= sono più)|(?<=\w )bin ich|mein name|jetzt|nun|derzeit|aktuell|momentan|inzwischen|mittlerweile|seit|je|meine?|unsere?|mon|ma|notre|nuestr[oa]|moi|soy|trabajo|tengo|estoy|me mudé|odio|detesto"
+    r"\b(?:ich|wir|nous|on(?= (?:habite|a) )|vivimos|nos(?= mud[aá]mos)|abitiamo|ci(?= siamo)|moramos|wij|we(?= (?:wonen|zijn) )|ya no(?= (?:soy|trabajo))|não(?= sou mais)|non(?= sono più)|(?<=\w )bin ich|mein name|jetzt|nun|derzeit|aktuell|momentan|inzwischen|mittlerweile|seit|je|meine?|unsere?|mon|ma|notre|nuestr[oa]|moi|soy|trabajo|tengo|estoy|me mudé|odio|detesto"
     r"|(?:ya )?no como|nunca como|eu|moro|vivo|resido|trabalho|me|chamo-me|mudei-me|(?:o |a )?(?:meu|minha)|sou|tenho|gosto|adoro|amo|odeio|nasci|não como|já não"
     r"|io|mi|abito|risiedo|lavoro|sono|faccio|ho|(?:il |la )?(?:mio|mia)|vengo|non (?:mangio|abito|vivo|lavoro)|ik|mijn|woon|werk|nu|momenteel|tegenwoordig|sinds)(?![\w-])|\bj'(?=\w)",
     re.IGNORECASE,
@@ -160,6 +160,8 @@ def table() -> Table:
             _rule(rf"(?:io )?(?:abito|vivo|risiedo) {_NOW_IT}{{0,2}}(?:a|ad|in) {_PLACE}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.8),
             _rule(rf"(?:ik woon {_NOW_NL}{{0,2}}in|woon {_NOW_NL}{{0,2}}in|{_BEFORE_NL} woon ik(?: weer| ook)? in) {_PLACE}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.8),
             _rule(rf"(?:(?:yo )?me mudé(?: [\wáéíóú ]{{2,20}}?)? a|(?:eu )?(?:me mudei|mudei-me)(?: [\wá ]{{2,20}}?)? (?:para|pra)(?: o| a)?|(?:io )?mi sono (?:appena |da poco )?trasferit[oa](?: [\w ]{{2,20}}?)? (?:a|in)|j'ai (?:\w+ )?déménagé à|ik ben (?:[\w ]{{2,25}} )?verhuisd naar|ich bin (?:[\w. ]{{2,25}} )?(?:umgezogen nach|nach(?= [\w. -]{{2,30}} (?:um)?gezogen\b))) {_PLACE}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.8),
+            _rule(rf"(?:wir (?:wohnen|leben) {_NOW_DE}{{0,2}}in|(?:nous habitons|nous vivons|on habite) (?:maintenant |désormais )?(?:à|au|en)|vivimos (?:ahora )?en|moramos {_NOW_PT}{{0,2}}(?:em|no|na)|abitiamo {_NOW_IT}{{0,2}}(?:a|ad|in)|(?:wij|we) wonen {_NOW_NL}{{0,2}}in) {_PLACE}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.8),
+            _rule(rf"(?:wir sind (?:[\w. ]{{2,25}} )?(?:umgezogen nach|nach(?= [\w. -]{{2,30}} (?:um)?gezogen\b))|(?:nous avons|on a) (?:\w+ )?déménagé (?:à|au|en)|nos mud[aá]mos(?: [\wáéíóú ]{{2,20}}?)? (?:a|para)|ci siamo (?:appena |da poco )?trasferiti(?: [\w ]{{2,20}}?)? (?:a|in)|(?:wij|we) zijn (?:[\w ]{{2,25}} )?verhuisd naar) {_PLACE}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.8),
             _rule(rf"(?:(?:eu )?já não (?:moro|vivo) (?:em|no|na)|(?:io )?non (?:abito|vivo) più (?:a|ad|in)|ik woon niet (?:meer|langer) in) {_PLACE}", "lives_in", "{S} no longer lives in {o}.", "place", "ended", "one"),
             _rule(rf"(?:eu )?nasci (?:e cresci )?(?:em|no|na) {_PLACE}", "born_in", "{S} was born in {o}.", "place", "one", importance=0.7),
             _rule(rf"(?:{_INTRO_DE}arbeite {_NOW_DE}{{0,2}}(?:bei|für)|{_BEFORE_DE} arbeite ich (?:bei|für)|(?:eu )?trabalho {_NOW_PT}{{0,2}}(?:na|no|para(?: a| o)?)|(?:io )?lavoro {_NOW_IT}{{0,2}}(?:da|per|presso|alla)|(?:ik )?werk {_NOW_NL}{{0,2}}(?:bij|voor)|{_BEFORE_NL} werk ik (?:bij|voor)) {_FIRM}", "works_at", "{S} works at {o}.", "employer", "one", importance=0.8),
