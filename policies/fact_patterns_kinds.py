@@ -159,6 +159,10 @@ NUMBER_OF_OURS: Final = re.compile(
     r"\b(?:i|my|our|we|i've|we've|now|up to|down to|already|went|grew|rose|dropped)\b", re.IGNORECASE
 )
 OPENED: Final = re.compile(rf"\b(?:{'|'.join(sorted(DETERMINERS | STATES))}|\w+'s) $", re.IGNORECASE)
+OPENING: Final = re.compile(
+    r"\s*(?:(?:so|and|but|also|ok(?:ay)?|well|now|hey|hi|oh|btw|fyi|yeah|yes|no|then|unfortunately|sadly|luckily),? )*",
+    re.I,
+)
 MINE: Final = re.compile(r"\b(?:my|our)\b", re.I)
 OWNED: Final = re.compile(
     r"\b(?:my|our|the (?:new|updated|revised|increased|deadline|budget|launch|release)|(?:i"

@@ -37,7 +37,10 @@ _DAY: Final = (
     rf"|th)? (?:of )?{_MONTH}(?:,? (?:19|20)\d\d)?"
     rf"|\d{{4}}-\d\d-\d\d|\d{{1,2}}/\d{{1,2}}/\d{{2,4}}|(?<=on )\d{{1,2}}/\d{{1,2}}|(?<=by )\d{{1,2}}/\d{{1,2}}"
     rf"|{_MONTH},? (?:19|20)\d\d|(?:(?:next|this|coming) )?{_WEEKDAY}(?:,? {_MONTH} \d{{1,2}}(?:st|nd|rd|th)?)?"
-    r"|(?:next|this) (?:week|month|weekend)|tomorrow|tonight)"
+    r"|(?:next|this) (?:week|month|weekend)|tomorrow|tonight"
+    # "The 21st", which is no place in a row: "on the 2nd floor".
+    r"|(?:(?<=on )|(?<=to )|(?<=by )|(?<=is )|(?<=for )|(?<=from ))the \d{1,2}(?:st|nd|rd|th)"
+    r"(?=[^\w\s-]|\s*$|,? (?:at|because|and|but|so|instead|now|not|since|due|with|as|if|or|to|i|we|it|it's)\b))"
 )
 # "Every Friday at 3 pm", "Thursdays", "Monday mornings": each week.
 _WEEKLY: Final = (
@@ -117,6 +120,7 @@ _PAST: Final = re.compile(
 _CALENDAR: Final = re.compile(rf"\b{_MONTH} \d|\d{{4}}|\d/\d", re.IGNORECASE)
 _FROM_TODAY: Final = re.compile(
     rf"(?:next|this|coming) (?P<period>week|month)\b|(?:next|this) weekend|\b{_WEEKDAY}\b|tomorrow|tonight"
+    r"|the \d"
 )
 _THIS: Final = re.compile(r"(?<!since )(?<!as of )(?<!earlier )(?<!later )\bthis (week|month|year)\b", re.IGNORECASE)
 _OF_THIS_BEHIND: Final = re.compile(r",? (?:for |in )?this (week|month|year)\b(?!'s)", re.IGNORECASE)
@@ -236,6 +240,8 @@ def _relative_day(words: str, today: datetime) -> datetime | None:
         ahead = _WEEKDAYS.index(found[2]) - today.weekday()
         # "next Tuesday" is that of next week, "Tuesday" the first to come.
         return today + ((ahead + 7) * _ONE_DAY if found[1] else (ahead % 7 or 7) * _ONE_DAY)
+    if found := re.match(r"the (\d{1,2})", words):
+        return _next_of_month(int(found[1]), today)
     if "tomorrow" in words:
         return today + _ONE_DAY
     if "tonight" in words or "today" in words:
@@ -251,6 +257,12 @@ def _relative_day(words: str, today: datetime) -> datetime | None:
     if "next month" in words:
         return datetime(today.year + today.month // 12, today.month % 12 + 1, 1, tzinfo=UTC)
     return None
+
+
+def _next_of_month(day: int, today: datetime) -> datetime | None:
+    """The first day from today on that has this number in its month."""
+    ahead = (today + number * _ONE_DAY for number in range(62))  # of two months one has 31 days
+    return next((one for one in ahead if one.day == day), None)
 
 
 def _clock(words: str) -> str:

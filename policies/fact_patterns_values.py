@@ -37,6 +37,7 @@ from policies.fact_patterns_kinds import (
     OF_VALUE,
     ON,
     OPENED,
+    OPENING,
     OWN_KINDS,
     OWNED,
     PER,
@@ -142,7 +143,10 @@ def _fits(predicate: str, kind: str) -> bool:
     return kind == VERSION if predicate == "version" else kind != DATE
 
 
-def _made(around: _Around, predicate: str, thing: str, start: int, *, shape: str = "is") -> Stated | None:
+def _made(
+    around: _Around, predicate: str, thing: str, start: int, *, shape: str = "is", bare: bool = False
+) -> Stated | None:
+    """`bare`: the clause begins with its kind of value, "launch is on V": whoever says so speaks of their own."""
     if not _fits("count" if predicate.startswith("count_per") else predicate, around.kind):
         return None
     named = around.before[: len(around.before) - len(around.left) + start]
@@ -152,6 +156,7 @@ def _made(around: _Around, predicate: str, thing: str, start: int, *, shape: str
         return None  # "my birthday is next week": which day that is nobody has said
     own = predicate in OWN_KINDS
     owner = (OWNED if own else MINE).search(around.before) is not None
+    owner = owner or (bare and own and around.kind == DATE)
     if re.search(r"\bfrom $", around.left) or not (thing or own) or not (owner or (thing and own)):
         return None  # "improved from 70 %": what it was
     changed = CHANGED.search(around.left[max(0, start - 12) :]) is not None
@@ -256,8 +261,14 @@ def _of_clause(around: _Around, clause: str, start: int) -> Stated | None:
             return None  # "20,000 words, which is 33 %"
         link = FOR_THING.match(tail)
         thing = (phrase_after(tail[link.end() :]) if link else "") or phrase_before(clause[: kind.start()])
-        return _made(around, _kind_of(kind[1], clause[: kind.start()], around.value), thing, start + kind.start())
-    return _event(around, clause, start) if around.kind == DATE else None
+        predicate = _kind_of(kind[1], clause[: kind.start()], around.value)
+        return _made(around, predicate, thing, start + kind.start(), bare=_begins(clause, kind))
+    return _event(around, clause, start, subject=True) if around.kind == DATE else None
+
+
+def _begins(clause: str, found: re.Match[str]) -> bool:
+    """Whether a clause begins with what was found in it, but for small words."""
+    return OPENING.fullmatch(clause, 0, found.start()) is not None
 
 
 def _antecedent(around: _Around) -> Stated | None:
@@ -274,7 +285,8 @@ def _antecedent(around: _Around) -> Stated | None:
     return _made(around, predicate, thing, offset + kind.start() - around.base)
 
 
-def _event(around: _Around, clause: str, start: int) -> Stated | None:
+def _event(around: _Around, clause: str, start: int, *, subject: bool = False) -> Stated | None:
+    """The event that a day is of; as the subject of its clause it needs no article: "exam got pushed to V"."""
     events = list(EVENT_RE.finditer(clause))
     if not events:
         return None
@@ -284,12 +296,13 @@ def _event(around: _Around, clause: str, start: int) -> Stated | None:
         return None
     modifiers = phrase_before(clause[: event.start()])
     opened = OPENED.search(clause[: event.start()])
-    if not modifiers and opened is None:
+    bare = not modifiers and opened is None
+    if bare and not (subject and _begins(clause, event)):
         return None  # "call Linda on May 5", "test it on Monday": a verb
     if tail.strip() and tail.split()[0] not in EVENT_LINKS:
         return None
     link = re.match(r" (?:with|for|on|about|at|of|in|to) ", tail)
-    thing = f"{modifiers} {event[0]}".strip()
+    thing = event[0].lower() if bare else f"{modifiers} {event[0]}".strip()
     if link and (more := phrase_after(tail[link.end() :])):
         thing += f" {link[0].strip()} {more}"
     begins = around.base + start + event.start() - len(modifiers)

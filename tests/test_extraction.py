@@ -396,6 +396,50 @@ def test_a_question_about_something_else_has_the_value(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "key", "value"),
+    [
+        ("Launch is scheduled for May 12.", ("user", "launch_date"), "2024-05-12"),
+        ("Bad news, launch moved to June 2.", ("user", "launch_date"), "2024-06-02"),
+        ("exam got pushed to the 28th because of snow", ("exam", "time"), "2024-03-28"),
+        ("Meeting with Ines is on Monday at 10am.", ("meeting", "time"), "2024-03-25T10:00"),
+        ("Deadline is June 30.", ("user", "deadline"), "2024-06-30"),
+        ("So deadline moved to July 1!", ("user", "deadline"), "2024-07-01"),
+        ("Interview is tomorrow at 10am", ("interview", "time"), "2024-03-21T10:00"),
+    ],
+)
+def test_what_is_to_come_needs_no_article(text: str, key: tuple[str, str], value: str) -> None:
+    fact = only(text)
+    assert ((fact.subject, fact.predicate), fact.qualifiers["value"]) == (key, value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["Call Linda on May 5.", "Test it on Monday.", "Review the document by Friday.", "Weight is 70 kg.", "Launch it on May 5.", "If launch is on May 5, we are late.", "Is launch on May 5?"],
+)  # fmt: skip
+def test_an_order_an_exercise_and_what_is_supposed_are_nothing_to_come(text: str) -> None:
+    assert triples(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "until"),
+    [
+        ("My exam is on the 21st.", "2024-03-21", "2024-03-22"),
+        ("My appointment is on the 3rd at 10am.", "2024-04-03T10:00", "2024-04-04"),
+        ("My interview is on the 31st.", "2024-03-31", "2024-04-01"),
+        ("My exam moved from the 21st to the 25th.", "2024-03-25", "2024-03-26"),
+    ],
+)
+def test_a_day_without_its_month_is_the_next_of_its_number_and_ends_with_it(text: str, value: str, until: str) -> None:
+    fact = only(text)
+    assert (fact.qualifiers["value"], day(fact.valid_to)) == (value, until)
+
+
+@pytest.mark.parametrize("place", ["on the 2nd floor", "on the 21st century", "to the 10th power"])
+def test_what_is_a_number_in_a_row_is_no_day(place: str) -> None:
+    assert triples(f"My meeting is {place}.") == []
+
+
+@pytest.mark.parametrize(
     ("text", "words", "value"),
     [
         ("My yoga class is on Thursday evenings.", "thursday evenings", "weekly 4"),
