@@ -106,6 +106,13 @@ _ALONE = (
     rf"(?=[^\w '-]|$| (?:[-–—(\"“]|\d|(?-i:[A-Z])|(?:{'|'.join(sorted(STOPS))}|named|called|last|recently|finally|again|near|nearby"
     r"|outside|myself|ourselves|whose|worth|full|each|which|online)(?![\w'-])))"
 )
+_OWN_AGE = r"(?:[5-9](?!\d)|\d{2,3})"  # of one who writes
+_PERSON = rf"(?P<o>(?-i:[{CAPITALS}])[\w'-]{{1,20}})"
+_LOVES = "wife|husband|girlfriend|boyfriend|partner|fiancee?|fiancée?"
+_PARTED = (
+    r"(?:(?:broke|broken|split) up|split(?! (?:the|our|an?|it)\b)|separated|got (?:a )?divorced?|parted(?: ways)?"
+    r"|no longer together|not together any ?more)"
+)
 _DIET = r"(?:vegetarian|vegan|pescatarian|halal|kosher|keto|gluten-free)"
 
 _WHO: Final = (
@@ -116,8 +123,8 @@ _WHO: Final = (
     _rule(rf"(?:I'm|I am|I work as(?= an? )) (?!(?:{_HALF_DENIED}))(?:(?:(?-i:[A-Z])[\w'-]+(?: (?-i:[A-Z])[\w'-]+)?, )?(?:an? |the )(?:(?!{_OF_ANOTHER})[\w/&'-]{{1,30}} ){{1,6}}?|(?!(?!working|studying)\w+ing\b)[^.;!?\n]{{1,90}}?(?:, | and (?:I'm )?))(?:currently |now )?(?:based|living|located) in (?!(?-i:[A-Z])[\w'-]*(?: (?-i:[A-Z])[\w'-]*){{0,2}} (?:is|was|isn't|has|makes|feels|seems|sounds)\b)(?P<o>[A-Z](?:[^.;:!?()\n\"\ue000]){{1,60}})", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.75),
     _rule(r"as an? (?P<o>[a-z/ -]{3,50}), (?:I|my|I'm|I've) (?!want|can|need|should|would|must|will|could|may)", "job", "{S} is {a o}.", "job", "one", importance=0.7),
     _rule(r"(?:I have|I've got|I've) (?:over |about |around |almost |more than )?(?P<o>\d{1,2})\+? years of (?P<k>[a-z]+ )?experience", "years_of_experience", "{S} has {o} years of {k} experience.", "exact", "one", importance=0.7),
-    _rule(rf"(?:{_IM}(?P<o>\d{{1,3}})(?: years? old| yrs? old|(?=[,.;!?](?!\d)|$| and (?!a half)| now))|I {_ADV}turned (?P<o2>\d{{1,3}})(?: years? old|(?=[,.;!?]|$| (?:and|but|now|today|yesterday|last|this|in|on|two|a)\b)))", "age", "{S} is {o} years old.", "age", "one", importance=0.8),
-    _rule(rf"(?:{_IM}|as )an? (?P<o>\d{{1,3}})[- ]years?[- ]old", "age", "{S} is {o} years old.", "age", "one", importance=0.8),
+    _rule(rf"(?:{_IM}(?P<o>{_OWN_AGE})(?: years? old| yrs? old|(?=[,.;!?](?!\d)|$| and (?!a half)| now))|I {_ADV}turned (?P<o2>{_OWN_AGE})(?: years? old|(?=[,.;!?]|$| (?:and|but|now|today|yesterday|last|this|in|on|two|a)\b)))", "age", "{S} is {o} years old.", "age", "one", importance=0.8),
+    _rule(rf"(?:{_IM}|as )an? (?P<o>{_OWN_AGE})[- ]years?[- ]old", "age", "{S} is {o} years old.", "age", "one", importance=0.8),
     _rule(rf"(?:{_IM}|I {_ADV}(?:work|working|got a job) as |{_IM}working as |my (?:new )?job is (?:being )?)(?:an? |the )(?P<o>[^,.;:!?()\n\"\ue000]{{1,90}})", "job", "{S} is {a o}.", "job", "one", importance=0.8),
     _rule(rf"(?:{_IM}|{_I}work as |{_IM}working as )(?:an? |the )(?:(?!{_OF_ANOTHER})[\w/&'-]{{1,30}} ){{0,3}}?(?!student|undergrad|graduate|volunteer){JOB} at (?:the )?{_DOTTED}", "works_at", "{S} works at {o}.", "employer", "one", importance=0.8),
     _rule(rf"(?:{_I}work|{_IM}working|I {_ADV}(?:started (?:working|a job|a new job))|I've been working) (?:at|for) {_DOTTED}", "works_at", "{S} works at {o}.", "employer", "one", importance=0.8),
@@ -149,8 +156,8 @@ _WHO: Final = (
 )  # fmt: skip
 
 _AROUND: Final = (
-    _rule(rf"{_MY}(?P<k>{KIN_ONE})(?:'s name)?(?:,| is called| is named| is now called| is now| is|'s| called| named)? (?-i:(?:Dr|Mrs?|Ms|Prof)\.? )?(?P<o>[^\W\d_][\w'-]{{1,20}})", "{k}_name", "{P} {k} is called {o}.", "person", "one", importance=0.8),
-    _rule(rf"{_MY}(?P<k>{KIN_MANY}|{PETS})(?:'s name)?(?:,| is called| is named| is now called| is now| is|'s| called| named)? (?P<o>[^\W\d_][\w'-]{{1,20}})", "{k}_name", "{P} {k} is called {o}.", "person", importance=0.75),
+    _rule(rf"{_MY}(?P<k>{KIN_ONE})(?:'s name)?(?:,|(?: is|'s)(?: now)?(?: called| named)?| called| named)? (?-i:(?:Dr|Mrs?|Ms|Prof)\.? )?(?P<o>[^\W\d_][\w'-]{{1,20}})", "{k}_name", "{P} {k} is called {o}.", "person", "one", importance=0.8),
+    _rule(rf"{_MY}(?P<k>{KIN_MANY}|{PETS})(?:'s name)?(?:,|(?: is|'s)(?: now)?(?: called| named)?| called| named)? (?P<o>[^\W\d_][\w'-]{{1,20}})", "{k}_name", "{P} {k} is called {o}.", "person", importance=0.75),
     _rule(rf"(?:I|I've|we|we've) {_ADV}(?:have|got|own|adopted|bought) an? (?:[\w-]+ ){{0,2}}(?P<k>{KIN_MANY}|{PETS})(?:,? (?:called|named)|, his name is|, her name is) (?P<o>[^\W\d_][\w'-]{{1,20}})", "{k}_name", "{P} {k} is called {o}.", "person", importance=0.75),
     _rule(rf"(?:I|I've|we|we've) {_ADV}(?:have|own|adopted|bought|got) (?P<o>an? (?:[\w-]+ ){{0,3}}?(?:{GOODS}|{PETS})){_ALONE}", "has", "{S} has {o}.", "phrase"),
     _rule(rf"{_MY}(?P<k>{OWN_ONE}) is (?:now |currently |called |named |still )*(?:an? )?(?P<o>(?-i:(?:Dr|Mrs?|Ms|Prof)\.? )?(?-i:[A-Za-z]?[A-Z])[\w'-]*(?: (?-i:[A-Z])[\w'-]*){{0,2}})", "{k}", "{P} {k} is {o}.", "owned", "one", importance=0.65),
@@ -166,7 +173,7 @@ _TOLD_OF: Final[tuple[tuple[str, str, str, Shape, Cardinality, float], ...]] = (
     (rf"{_LATELY}(?:started|got) (?:working|an? (?:new )?job) (?:at|for|with) {_DOTTED}", "works_at", "works at {o}", "employer", "one", 0.6),
     (rf"{_NOW}(?:is|works as) an? {_RUN}", "job", "is {a o}", "job", "one", 0.6),
     (rf"is allergic to {_RUNS}", "allergic_to", "is allergic to {o}", "list", "many", 0.9),
-    (r"(?:is|(?:just |recently )?turned) (?P<o>\d{1,3})(?: years? old)?(?=[,.;!]|$| and | now)", "age", "is {o} years old", "age", "one", 0.6),
+    (r"(?:(?:is|(?:just |recently )?turned) (?P<o>\d{1,3})(?: years? old)?(?=[,.;!]|$| and | now)|(?:just |recently )?turned (?P<o2>\d{1,3}) (?=yesterday|today|last|this|in|on|two|a\b))", "age", "is {o} years old", "age", "one", 0.6),
 )  # fmt: skip
 _NAMED: Final = rf"(?:,? (?-i:[{CAPITALS}])[\w'-]{{1,20}},?)?"
 _KIN: Final = tuple(
@@ -250,7 +257,18 @@ _TURNS: Final = (
     _rule(rf"{_MY}(?P<k>{OWN_ONE}) (?:is no longer|isn't|is not) (?P<o>(?-i:(?:Dr|Mrs?|Ms|Prof)\.? )?(?-i:[A-Za-z]?[A-Z])[\w'-]*(?: (?-i:[A-Z])[\w'-]*){{0,2}})", "{k}", "{P} {k} is no longer {o}.", "owned", "ended", "one"),
     _rule(rf"{_MY}(?P<k>{KIN_ONE}) (?:is no longer (?:called )?|is not called |isn't called )(?P<o>(?-i:[A-Z])[\w'-]{{1,20}})", "{k}_name", "{P} {k} is no longer called {o}.", "person", "ended", "one"),
     _rule(rf"I {_ADV}(?:quit|gave up|given up|stopped playing|no longer play) (?:the )?(?P<o>{INSTRUMENTS})\b", "plays", "{S} no longer plays {o}.", "exact", "ended"),
-    _rule(rf"I {_ADV}broke up with (?:my (?:girlfriend|boyfriend|partner|ex)?,? ?)?(?P<o>[A-Z][\w'-]{{1,20}}|my (?:girlfriend|boyfriend|partner))", "partner_name", "{S} is no longer together with {o}.", "exact", "ended", "one", importance=0.8),
+    *(
+        _rule(rf"{_MY}(?P<k>{kin}),?(?: called| named)? {_PERSON},? (?:has |have |just |recently |sadly |suddenly )*(?:died|passed away|is dead|was put (?:down|to sleep))\b", "{k}_name", "{P} {k} {o} has died.", "exact", "ended", *flags, importance=0.8)
+        for kin, flags in ((KIN_ONE, ("one",)), (f"{KIN_MANY}|{PETS}", ()))
+    ),
+    *(
+        _rule(parted, "{k}_name", "{S} and their {k} {o} have parted.", "exact", "ended", "one", importance=0.8)
+        for parted in (
+            rf"{_MY}(?P<k>{_LOVES}),? {_PERSON},? and I,? (?:(?:have|are|just|recently|finally|officially) )*{_PARTED}\b",
+            rf"I {_ADV}(?:broke|split) up with my (?P<k>{_LOVES}),? {_PERSON}",
+        )
+    ),
+    _rule(rf"I {_ADV}(?:broke|split) up with (?:my (?:girlfriend|boyfriend|partner|ex)?,? ?)?(?P<o>[A-Z][\w'-]{{1,20}}|my (?:girlfriend|boyfriend|partner))", "partner_name", "{S} is no longer together with {o}.", "exact", "ended", "one", importance=0.8),
     _rule(rf"(?:I|we|I've|we've) {_ADV}(?:decided|agreed|chosen|opted|resolved|settled) (?P<o>(?:to|on|against|for|not to) [^.;:!?()\n\"\ue000]{{3,110}})", "decided", "{S} decided {o}.", "clause", "decision", importance=0.65),
     _rule(rf"I {_ADV}use (?P<o>{_TOOL}|(?-i:[A-Z])[\w+#.-]*\w(?: (?-i:[A-Z])[\w+#-]*){{0,2}})(?! v?\d|(?:'s)? [a-z]+ing\b)", "uses", "{S} uses {o}.", "phrase"),
     _rule(rf"(?:I'm|I am|we're|we are) {_ADV}going with (?P<o>{_TOOL}|(?-i:[A-Z])[\w+#.-]*\w(?= (?:after all|instead)\b))", "chose", "{S} chose {o}.", "choice", "decision", importance=0.65),

@@ -398,7 +398,7 @@ def _language(said: str, at: Range) -> list[Range]:
 
 
 def _age(said: str, at: Range) -> list[Range]:
-    return [at] if 4 < int(said[at[0] : at[1]]) < 111 else []
+    return [at] if 0 < int(said[at[0] : at[1]]) < 111 else []
 
 
 _SHAPES: Final[Mapping[Shape, Callable[[str, Range], list[Range]]]] = {

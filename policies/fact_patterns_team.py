@@ -13,7 +13,18 @@ from typing import Final
 
 from policies.fact import Cardinality
 from policies.fact_patterns_elsewhere import LANGUAGES
-from policies.fact_patterns_words import ANAPHORS, AT_PRESENT, KIN_MANY, KIN_ONE, TOOLS, as_object, normalised, word_set
+from policies.fact_patterns_words import (
+    ANAPHORS,
+    AT_PRESENT,
+    CAPITALS,
+    KIN_MANY,
+    KIN_ONE,
+    PETS,
+    TOOLS,
+    as_object,
+    normalised,
+    word_set,
+)
 from policies.fact_rule import Told
 
 _THINGS: Final = (
@@ -131,6 +142,13 @@ _FAVOURITE: Final = re.compile(
     r"(?:^|(?<=[,;:!.] ))(?P<o>[A-Z][\w'&-]*(?: [\w'&-]+){0,5}) (?:is|are) (?:definitely |still |also "
     r"|probably )?(?P<m>one of |some of )?my (?:all-time )?favou?rite (?P<k>[a-z]+)"
 )
+# "Max is my son": who is told of stands first. "Chocolate is my best friend" tells of nobody.
+_IS_MY: Final = re.compile(
+    rf"(?:^|(?<=[,;:!.] )|(?<=and ))(?P<o>[{CAPITALS}][\w'-]{{1,20}}) is (?:actually |really |also )?my "
+    rf"(?P<k>(?i:(?P<one>(?!(?:best friend|partner|boss)\b)(?:{KIN_ONE}))|(?!(?:friend|mentor|twin|kid|child)\b)"
+    rf"(?:{KIN_MANY})|{PETS}))"
+    r"(?=[,.;!]|$| (?:and|but|so)\b)"
+)
 _POINTING: Final = word_set(
     "It It's This That That's These Those They He She What Here There Yeah Yes Which Who And But So I My"
     " We If When Is Are Do"
@@ -180,6 +198,7 @@ def told(said: str, start: int, end: int) -> Iterator[Told]:
     yield from _decisions(said, start, end)
     yield from _corrections(said, start, end)
     yield from _favourites(said, start, end)
+    yield from _relatives(said, start, end)
 
 
 def _topology(said: str, start: int, end: int) -> Iterator[Told]:
@@ -369,6 +388,24 @@ def _favourites(said: str, start: int, end: int) -> Iterator[Told]:
             "preference",
             "many" if many else "one",
             importance=0.65,
+        )
+
+
+def _relatives(said: str, start: int, end: int) -> Iterator[Told]:
+    """ "Max is my son"."""
+    for found in _IS_MY.finditer(said[start:end]):
+        kind = normalised(found["k"])
+        if found["o"] in _POINTING:
+            continue
+        yield Told(
+            "user",
+            f"{kind.replace(' ', '_')}_name",
+            as_object(found["o"]),
+            f"{{P}} {kind} is called {found['o']}.",
+            (start + found.start(), start + found.end()),
+            "fact",
+            "one" if found["one"] else "many",
+            importance=0.75,
         )
 
 

@@ -46,6 +46,9 @@ def day(moment: datetime | None) -> str:
         ("I'm a teacher at heart and a bartender at night.", [("job", "teacher")]),
         ("I work for a small bank.", [("works_at", "small bank")]),
         ("My dog Rex is lovely.", [("dog_name", "rex")]),
+        ("Max is my son and Rex is my dog.", [("son_name", "max"), ("dog_name", "rex")]),
+        ("My son's called Max.", [("son_name", "max")]),
+        ("My son turned 6 yesterday, my daughter is 3.", [("son_age", "6"), ("daughter_age", "3")]),
         ("I came with my partner James.", [("partner_name", "james")]),
         ("I'm allergic to peanuts and shellfish.", [("allergic_to", "peanuts"), ("allergic_to", "shellfish")]),
         ("I'm vegetarian.", [("status", "vegetarian")]),
@@ -173,6 +176,12 @@ def test_statements_can_be_read_alone() -> None:
         ("I am no longer employed by Acme.", "works_at", "acme"),
         ("I'm no longer at Acme.", "works_at", "acme"),
         ("No longer at Acme.", "works_at", "acme"),
+        ("My dog Rex died last year.", "dog_name", "rex"),
+        ("My grandmother Rosa passed away in May.", "grandmother_name", "rosa"),
+        ("My girlfriend Hannah and I split up last week.", "girlfriend_name", "hannah"),
+        ("I broke up with my boyfriend Tom.", "boyfriend_name", "tom"),
+        ("My husband Dan and I have separated.", "husband_name", "dan"),
+        ("I split up with Tom.", "partner_name", "tom"),
         ("I'm no longer a nurse.", "job", "nurse"),
         ("I'm not a nurse any more, thankfully.", "job", "nurse"),
         ("I quit my job as a nurse last month.", "job", "nurse"),
@@ -206,6 +215,12 @@ def test_an_ending_names_what_ends(text: str, predicate: str, what: str) -> None
     assert (fact.predicate, fact.object, fact.negated, fact.qualifiers) == (predicate, what, True, {"ended": "yes"})
 
 
+@pytest.mark.parametrize("rest", ["split the bill", "are moving in together", "passed our exams"])
+def test_with_whom_one_does_something_one_has_not_parted(rest: str) -> None:
+    assert triples(f"My girlfriend Hannah and I {rest}.") == [("user", "girlfriend_name", "hannah")]
+    assert not only(f"My girlfriend Hannah and I {rest}.").negated
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -213,6 +228,11 @@ def test_an_ending_names_what_ends(text: str, predicate: str, what: str) -> None
         "Bob: no longer at Acme",
         "I'm no longer at the office.",
         "I'm not a nurse.",
+        "If my dog Rex died, I would cry.",
+        "Is Max my son?",
+        "Max is my son's friend.",
+        "Today is my son's birthday.",
+        "Python is my best friend.",
         "I'm no longer a fan of tea.",
         "If I'm no longer a nurse, I may leave.",
         "Je suis plus infirmière que médecin.",
