@@ -165,7 +165,10 @@ _CORRECTS: Final = re.compile(
 )
 # Before what is said by the way is covered: no "thanks" is left then.
 DECLINES: Final = re.compile(r"\W*\w+[,.!]? (?:thanks?|thank you|thx|danke|merci|gracias|grazie|obrigad[oa])\b", re.I)
-_ONLY_CORRECTS: Final = re.compile(rf"(?:\W*\b(?:{_SETS_RIGHT}|oh|ah|so|typo|that was wrong)\b)+\W*", re.I)
+# "Oh." and "So yeah" alone put nothing right.
+_ONLY_CORRECTS: Final = re.compile(
+    rf"(?:\W*\b(?:oh|ah|so)\b)*(?:\W*\b(?:{_SETS_RIGHT}|typo|that was wrong)\b(?:\W*\b(?:oh|ah|so)\b)*)+\W*", re.I
+)
 _MEANT: Final = re.compile(
     r"(?:(?:^|[,;—-] )(?:(?:actually|no|nope|sorry|wait|oops|correction)[,:!\s—-]+){1,3}(?:sorry,? "
     r"|actually,? )?(?:it's|it is|it was|i meant|i mean|make that|that's|should be)|^(?:i meant"

@@ -564,6 +564,9 @@ def test_corrections_are_marked_and_say_what_they_replace() -> None:
         "No worries. ",
         "Sorry for that. ",
         "Sorry I'm late. ",
+        "Oh! ",
+        "So yeah ",
+        "Ah, so: ",
     ],
 )
 def test_a_no_to_something_else_corrects_nothing(before: str) -> None:
@@ -572,7 +575,9 @@ def test_a_no_to_something_else_corrects_nothing(before: str) -> None:
     ]
 
 
-@pytest.mark.parametrize("before", ["No. ", "No, ", "Nope! ", "Sorry, my mistake. ", "Actually ", "Oops! "])
+@pytest.mark.parametrize(
+    "before", ["No. ", "No, ", "Nope! ", "Sorry, my mistake. ", "Actually ", "Oops! ", "Ah, sorry! "]
+)
 def test_what_stands_behind_words_that_only_correct_is_a_correction(before: str) -> None:
     assert only(f"{before}I live in Oslo.").correction
 
