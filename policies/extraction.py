@@ -19,7 +19,7 @@ from typing import Final
 
 from policies import fact_patterns_tongues as tongues
 from policies.fact import Fact
-from policies.fact_decided import as_choice
+from policies.fact_decided import with_decision
 from policies.fact_patterns import FIRST, OF_PRONOUN, OPENS, SHE_OR_HE, TALE, UNREAL
 from policies.fact_patterns_asked import asked_to_keep
 from policies.fact_patterns_cjk import told_in_cjk
@@ -246,7 +246,7 @@ def _by_rule(
         says = _as_denied(rule.says, clause)
         says = says.replace("{S}", "{P} team") if ours else says
         one = told_by(rule, said[start:end], (begins, end), kind, shown=shown, says=says, of="team" if ours else "user")
-        yield _from_told(as_choice(one), voice, until, since)
+        yield from (_from_told(each, voice, until, since) for each in with_decision(one, shown))
 
 
 def _as_denied(says: str, clause: str) -> str:

@@ -36,7 +36,7 @@ _DECIDED: Final = re.compile(
 )
 
 
-def as_choice(one: Told) -> Told:
+def _as_choice(one: Told) -> Told:
     """A decision for or against a tool, under the tool's kind; any other as it is."""
     found = _DECIDED.fullmatch(one.object) if one.predicate in ("decided", "chose") else None
     tool = (found["tool"] or found["bare"]) if found else ""
@@ -51,3 +51,15 @@ def as_choice(one: Told) -> Told:
         negated=one.negated or found["no"] is not None,
         qualifiers={**one.qualifiers, **({"of": of} if of else {})},
     )
+
+
+def with_decision(one: Told, shown: str) -> list[Told]:
+    """What a rule found, under the key of what it decides; behind a tool that is no longer in use, which its sentence
+    shows so, the end of the decision for it.
+    """
+    kind = _KINDS.get(one.object)
+    if kind is None or one.predicate != "uses" or "ended" not in one.qualifiers:
+        return [_as_choice(one)]
+    says = f"{{S}} dropped {shown}."
+    ended = replace(one, subject="user", predicate=f"chose_{kind}", says=says, category="decision", cardinality="one")
+    return [one, ended]

@@ -1548,6 +1548,20 @@ def test_not_to_use_a_tool_for_one_thing_is_not_to_use_it_for_another() -> None:
 
 
 @pytest.mark.parametrize(
+    "end", ["We dropped Kafka, too much work.", "We no longer use Kafka.", "We switched from Kafka to NATS.", "We replaced Kafka with NATS."]
+)  # fmt: skip
+def test_what_was_decided_for_ends_with_its_use(end: str) -> None:
+    decided = only("We decided to go with Kafka for the event bus.")
+    ended = next(one for one in facts_in(end, said_at=WEDNESDAY) if one.predicate == decided.predicate)
+    assert contradict(statement_of(ended), statement_of(decided))
+
+
+def test_what_took_the_place_of_a_tool_is_in_use() -> None:
+    assert ("team", "uses", "nats") in triples("We replaced Kafka with NATS.")
+    assert triples("I replaced Tom with Anna.") == triples("I replaced Python with care.") == []
+
+
+@pytest.mark.parametrize(
     "end", ["We switched from Redis to Valkey.", "We no longer use Redis.", "We don't use Redis any more."]
 )
 @pytest.mark.parametrize("more", ["", " for the event bus", " for caching and Postgres for storage", " and Kafka"])
@@ -1577,8 +1591,12 @@ def test_what_is_so_of_a_tool_everywhere_is_not_where_it_runs_here(text: str) ->
 
 
 def test_nobody_lives_in_a_tool_or_uses_a_town() -> None:
-    assert triples("We moved to Postgres last month.") == triples("I moved from React to Vue.")[1:] == []
-    assert triples("We moved from Jenkins to CircleCI.") == [("team", "uses", "jenkins")]
+    assert triples("We moved to Postgres last month.") == []
+    assert triples("I moved from React to Vue.") == [("user", "uses", "react"), ("user", "chose_frontend", "react")]
+    assert triples("We moved from Jenkins to CircleCI.") == [
+        ("team", "uses", "jenkins"),
+        ("user", "chose_ci", "jenkins"),
+    ]
     assert triples("We moved from Boston to Denver.") == []
     assert triples("I work at GitHub.") == [("user", "works_at", "github")]
 
@@ -2278,7 +2296,7 @@ def test_a_partner_of_ours_is_a_firm() -> None:
         ("We moved from pnpm to bun last week.", [("uses", "pnpm", True)]),
         ("We switched from pnpm to bun last week.", [("uses", "pnpm", True), ("uses", "bun", False)]),
         ("I ditched vim.", [("uses", "vim", True)]),
-        ("We stopped using Jenkins in favour of Buildkite.", [("uses", "jenkins", True)]),
+        ("We stopped using Jenkins in favour of Buildkite.", [("uses", "jenkins", True), ("chose_ci", "jenkins", True)]),
     ],
 )  # fmt: skip
 def test_a_tool_that_is_given_up_ends_and_the_one_in_its_place_is_used(
