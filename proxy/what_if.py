@@ -1,6 +1,6 @@
 """What a prompt would have been given: a kept exchange and a changed question in, another block and body out.
 
-By the same steps as a live request: one embedding, `Recaller.recall`, the gate, `build_block`, the raw-span edit. What
+By the same steps as a live request: one embedding, `Recaller.search`, the gate, `build_block`, the raw-span edit. What
 may differ: the moment the store is asked as of (by default when the request came, so that it does not see its own
 answer), memories left out, and the settings of CHANGEABLE. The law is that of now: what has expired, was erased or is
 above a ceiling stays out. Not made again, since nothing keeps them as they were: the lines of a working context, and
@@ -109,8 +109,7 @@ class WhatIf:
         recall = Recall()
         if chat.query_text:
             question = self._question(captured, chat, asked, settings, holder, now)
-            embedding = await self._recaller.embed(question.searched)
-            recall = await self._recaller.recall(question, embedding, DEADLINE_S)
+            recall = await self._recaller.search(question, DEADLINE_S, chat.earlier_texts)
             _refuse_faults(recall)
         recall = let_through(replace(recall, candidates=each_once((*restored, *recall.candidates))), holder)
         wanted, rules = 0, replace(self._rules, limits=limits_of(settings))
@@ -146,7 +145,6 @@ class WhatIf:
         return Question(
             scope=captured.scope,
             text=chat.query_text,
-            searched=self._recaller.searched_by(chat.query_text, chat.earlier_texts),
             k=settings.recall.candidates_max,
             now=captured.arrived_at,
             where=where,

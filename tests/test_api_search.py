@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 from uuid import UUID
 
 from memory.ids import new_id
 from memory.model import Recall, Scope
+from memory.read.recall import Question
 from proxy.api.asking import Caller
 from proxy.api.parts import OwnParts
 from proxy.api.schemas_search import SearchAsked
@@ -27,14 +28,9 @@ class Slow:
         self.asked: list[str] = []
         self.answers = asyncio.Semaphore(0)
 
-    def searched_by(self, text: str) -> str:
-        return text
-
-    async def embed(self, text: str) -> None:
-        self.asked.append(text)
+    async def search(self, question: Question, _: float) -> Recall:
+        self.asked.append(question.text)
         await self.answers.acquire()
-
-    async def recall(self, *_: Any) -> Recall:
         return Recall()
 
 

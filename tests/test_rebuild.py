@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, cast
@@ -151,21 +152,14 @@ def test_where_the_oldest_turns_gave_way_a_block_stands_at_its_place_in_what_wen
 
 
 class Recalls:
-    """A recaller that finds one memory for everything; `asked` is what it was asked."""
+    """A recaller that finds one memory for everything; `asked` is what it was asked, and behind which texts."""
 
     def __init__(self) -> None:
-        self.asked: list[Question] = []
+        self.asked: list[tuple[Question, Sequence[str]]] = []
 
-    def searched_by(self, text: str, _: object) -> str:
-        """Its own words."""
-        return text
-
-    async def embed(self, *_: object) -> None:
-        """No vector."""
-
-    async def recall(self, question: Question, *_: object) -> Recall:
+    async def search(self, question: Question, _: float, previous: Sequence[str]) -> Recall:
         """The memory."""
-        self.asked.append(question)
+        self.asked.append((question, previous))
         return Recall((as_candidate(item_of(row("My boat is called Halcyon.", unit(1, 0, 0, 0)))),), "full")
 
 
@@ -199,7 +193,9 @@ async def test_what_would_have_been_given_to_a_conversation_that_was_cut_has_roo
     what_if = WhatIf(Settings().model_copy(update={"ledger": roomy}), cast(Any, recaller), RULES, Narrow())
     _, block = await what_if.block(captured, chat, asked, ask=Ask(scope), holder=Holder(scope.tenant), now=NOW)
     assert "Halcyon" in block.text
-    assert list(recaller.asked[0].known_chains) == list(digests[4:] if before else digests)
+    ((question, previous),) = recaller.asked
+    assert list(question.known_chains) == list(digests[4:] if before else digests)
+    assert previous == chat.earlier_texts != ()
 
 
 @pytest.mark.parametrize(("section", "has_room"), [("notes", True), ("given", False), ("persona", False)])

@@ -273,8 +273,7 @@ async def test_what_a_transformer_says_is_embedded_searched_and_read() -> None:
 
     told = Told()
     recall = recaller(told, embedder=Recorded(), transformer=FromBefore())
-    searched = recall.searched_by("why", ("hello", "is halcyon a boat"))
-    found = await recall.recall(question("why", searched=searched), await recall.embed(searched), 5.0)
+    found = await recall.search(question("why"), 5.0, ("hello", "is halcyon a boat"))
     assert embedded == ["is halcyon a boat"]
     assert told.asked[0][0] == "is halcyon a boat"
     assert "halcyon" in found.terms

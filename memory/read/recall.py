@@ -148,6 +148,11 @@ class Recaller:
             time.sleep(_HANDED_OVER_S)  # noqa: ASYNC251  the loop lets go of the interpreter, which is the point
         return task
 
+    async def search(self, question: Question, deadline_s: float, previous: Sequence[str] = ()) -> Recall:
+        """`recall` of a question that nothing was begun for: it stands behind the `previous` texts, oldest first."""
+        searched = self.searched_by(question.text, previous)
+        return await self.recall(replace(question, searched=searched), await self.embed(searched), deadline_s)
+
     async def recall(self, question: Question, embedding: asyncio.Future[Vector] | None, deadline_s: float) -> Recall:
         """Answer within `deadline_s` seconds from now; what comes later is dropped, not awaited.
 

@@ -170,14 +170,10 @@ class Forget:
     async def _found(self, caller: Caller, holder: Holder, text: str) -> tuple[UUID, ...]:
         """What a search for this text would put into a prompt of the caller's."""
         require(caller.credential, READ_OWN)
-        recaller = self._parts.recaller
-        searched = recaller.searched_by(text)
         where = within(Filter(kinds=_KINDS), holder)
         now = datetime.now(UTC)
-        question = Question(
-            caller.scope, text, k=_QUERY_K, now=now, where=where, searched=searched, strict=True, alike=True
-        )
-        recall = let_through(await recaller.recall(question, await recaller.embed(searched), _QUERY_S), holder)
+        question = Question(caller.scope, text, k=_QUERY_K, now=now, where=where, strict=True, alike=True)
+        recall = let_through(await self._parts.recaller.search(question, _QUERY_S), holder)
         if recall.rung == "none" and recall.reason is not None:
             raise StoreUnavailable(f"memory cannot be searched now ({recall.reason})", retry_after_s=1)
         return tuple(found for one in recall.candidates if one.admitted for found in (one.memory_id, *one.same))

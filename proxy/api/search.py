@@ -76,12 +76,9 @@ class Search:
         audit row. Raises ScopeDenied, MemoryConflict, TimedOut, StoreUnavailable.
         """
         recaller, holder = self._parts.recaller, await holder_for(caller, self._parts.keys)
-        text = storable(asked.query)
-        searched = recaller.searched_by(text)
         question = Question(
             scope=caller.scope,
-            text=text,
-            searched=searched,
+            text=storable(asked.query),
             k=asked.k,
             now=caller.now,
             where=within(await self._where(caller, asked), holder),
@@ -91,7 +88,7 @@ class Search:
         async with self._places.turn(caller.scope.tenant) as taken:
             if not taken:
                 raise _late()
-            recall = await recaller.recall(question, await recaller.embed(searched), DEADLINE_S)
+            recall = await recaller.search(question, DEADLINE_S)
         _refuse_faults(recall)
         recall = let_through(recall, holder)
         crossed = [c.memory_id for c in recall.candidates if c.visibility in ("project", "tenant")]
