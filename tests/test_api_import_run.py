@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -21,6 +21,7 @@ from memory.stored import ImportProgress, Page, SessionRecord, StoredTurn
 from proxy.api import import_run
 from proxy.api.import_lines import Record
 from proxy.api.import_run import CHUNK_LINES_MAX, CHUNKS_IN_FLIGHT_MAX, ImportRun, Order, Tools
+from tests.waiting import until
 
 NOW = datetime(2026, 11, 21, 9, 30, tzinfo=UTC)
 SCOPE = Scope(UUID(int=1), "ada")
@@ -110,12 +111,6 @@ async def imported(run: ImportRun, *chunks: bytes) -> list[tuple[int, str]]:
     async with asyncio.timeout(30):
         await asyncio.gather(run.feed(stream(*chunks)), run.follow())
     return run.take_errors()
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 async def test_every_line_is_handed_over_once_and_in_order() -> None:

@@ -27,6 +27,7 @@ from memory.write.documents_loop import DocumentsLoop
 from tests.key_table import Table
 from tests.test_conversation import KEY, SCOPE, Client, said
 from tests.valkey_fixture import ValkeyServer
+from tests.waiting import until
 
 TENANT = SCOPE.tenant
 
@@ -90,12 +91,6 @@ async def admin(valkey: ValkeyServer) -> AsyncIterator[Any]:
     admin = connect(valkey.url)
     yield admin
     await admin.aclose()
-
-
-async def until(true: Callable[[], Any]) -> None:
-    async with asyncio.timeout(10):
-        while not await true():
-            await asyncio.sleep(0.02)
 
 
 async def test_what_was_missed_while_the_link_was_cut_is_let_go_of_when_it_stands_again(

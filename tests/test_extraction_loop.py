@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
@@ -34,6 +34,7 @@ from memory.write.vllm_facts import Exchange, Outcome, Why
 from tests.postgres.seed import SUBJECT, T0, Stores, exchange, stores, vectors
 from tests.postgres.test_facts import texts
 from tests.postgres_fixture import DIM, TestDatabase
+from tests.waiting import until
 
 LATER = T0 + timedelta(hours=1)
 SAID = "I live in Oslo and I am learning the viola."
@@ -147,15 +148,6 @@ async def bench(postgres: TestDatabase) -> AsyncIterator[Bench]:
     async with stores(postgres, Bounds(connections_max=16)) as made:
         dues = ExtractionStore(made.database, postgres.embeddings)
         yield Bench(made, dues, KeyRing(made.keys, bytes(32)), Metrics(), postgres)
-
-
-async def until(true: Callable[[], Any]) -> None:
-    async with asyncio.timeout(20):
-        while True:
-            found = true()
-            if await found if asyncio.iscoroutine(found) else found:
-                return
-            await asyncio.sleep(0.01)
 
 
 async def test_what_the_model_heard_is_stored_with_its_words(bench: Bench) -> None:

@@ -25,6 +25,7 @@ import pytest
 from memory.adapters.postgres.database import Database
 from memory.adapters.postgres.keys import KeyStore
 from tests.service_fixture import Service
+from tests.waiting import wait_until
 
 SECRET = "The harbour master of Veldsteen keeps the brass lantern under the third step."
 QUESTION = "Where does the harbour master of Veldsteen keep the brass lantern?"
@@ -81,13 +82,11 @@ class Caller:
 
     def settle(self) -> None:
         """Wait until everything captured is stored."""
-        until = time.monotonic() + 60
-        while time.monotonic() < until:
-            answer = self.call("GET", "/memory/v1/queue")
-            if answer.status == 200 and answer.json["pending"] + answer.json["in_flight"] == 0:
-                return
-            time.sleep(0.05)
-        raise AssertionError("the queue does not settle")
+        wait_until(self._is_settled, what="the queue settles")
+
+    def _is_settled(self) -> bool:
+        answer = self.call("GET", "/memory/v1/queue")
+        return answer.status == 200 and answer.json["pending"] + answer.json["in_flight"] == 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,6 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -16,26 +15,16 @@ import pytest
 
 from tests.service_fixture import Service
 from tests.test_isolation_e2e import ALL, Caller, Keyed, last_body
+from tests.waiting import wait_until
 
 SAID = "The release train of Ostermoor leaves on Tuesdays at nine."
 QUESTION = "When does the release train of Ostermoor leave?"
 SHARES = (*ALL, "memory:share:project", "memory:share:tenant")
-WAIT_S = 30.0
 
 
 @pytest.fixture
 def keyed(keyed_service: Service) -> Keyed:
     return Keyed(keyed_service)
-
-
-def eventually(look: Callable[[], Any], what: str) -> Any:
-    """What `look` finds, once it finds something."""
-    until = time.monotonic() + WAIT_S
-    while time.monotonic() < until:
-        if found := look():
-            return found
-        time.sleep(0.1)
-    raise AssertionError(f"never: {what}")
 
 
 def rows_of(admin: Caller, query: str = "") -> list[dict[str, Any]]:
@@ -98,7 +87,7 @@ def test_sharing_shows_a_memory_to_the_project_and_to_nobody_else_until_it_is_ta
     def recalled() -> bool:
         return SAID in bob.call("POST", "/memory/v1/search", {"query": QUESTION, "k": 5}).body.decode()
 
-    eventually(recalled, "the project is shown it")
+    wait_until(recalled, what="the project is shown it")
     candidate = next(
         one
         for one in bob.call("POST", "/memory/v1/search", {"query": QUESTION, "k": 5}).json["candidates"]
@@ -115,13 +104,13 @@ def test_sharing_shows_a_memory_to_the_project_and_to_nobody_else_until_it_is_ta
         gone = outsider.call("GET", f"/memory/v1/memories/{made.json['id']}")
         assert gone.status == 404
     assert ada.call("POST", f"/memory/v1/memories/{memory}/unshare", body).json["ids"] == [made.json["id"]]
-    eventually(lambda: not recalled(), "it is taken back")
+    wait_until(lambda: not recalled(), what="it is taken back")
     admin = keyed.caller(admin_key)
     # Two workers, each of which writes what it noted every half second.
     noted = {"read.shared", "refused"}
-    eventually(
+    wait_until(
         lambda: noted <= {row["action"] for row in rows_of(admin)},
-        "the read that crossed scopes is noted, and what was refused",
+        what="the read that crossed scopes is noted, and what was refused",
     )
     rows = rows_of(admin)
     by_action = {row["action"]: row for row in reversed(rows)}
@@ -147,7 +136,7 @@ def test_changes_exports_imports_and_refusals_leave_rows_that_only_an_admin_of_t
     assert ada.call("DELETE", f"/memory/v1/memories/{memory}").status == 200
     assert ada.call("GET", "/memory/v1/audit").json["error"]["code"] == "capability_missing"
     admin = keyed.caller(admin_key)
-    eventually(lambda: [row for row in rows_of(admin) if row["action"] == "refused"], "the refusal is noted")
+    wait_until(lambda: [row for row in rows_of(admin) if row["action"] == "refused"], what="the refusal is noted")
     rows = rows_of(admin, "&order=asc")
     acts = [row["action"] for row in rows if row["action"] != "refused"]
     assert acts == ["memory.patch", "memory.review", "export", "memory.delete"], "what failed is no act"
@@ -184,13 +173,13 @@ def test_a_canary_is_shown_to_nobody_and_raises_an_alert_in_another_tenant(keyed
     _, ours = keyed.key("canary-owner", can=(*ALL, "memory:admin"))
     _, theirs = keyed.key("canary-thief", can=(*ALL, "memory:admin", "metrics:read"))
     owner, thief = keyed.caller(ours), keyed.caller(theirs)
-    text = eventually(
+    text = wait_until(
         lambda: sql(
             keyed,
             "SELECT v.content FROM memory_versions v JOIN scopes s USING (tenant_id, scope_id)"
             " JOIN tenants t USING (tenant_id) WHERE s.visibility = 'canary' AND t.name = 'canary-owner'",
         ),
-        "a canary is planted",
+        what="a canary is planted",
     )
     token = text.split()[-1].rstrip(".")
     assert token.startswith("mpcanary-")
@@ -213,9 +202,11 @@ def test_a_canary_is_shown_to_nobody_and_raises_an_alert_in_another_tenant(keyed
     time.sleep(1.5)
     assert seen() == 0, "neither a forged canary nor a tenant's own raises anything"
     thief.ask(f"Look what I found: {token}", X_Memory_Mode="read")
-    eventually(seen, "the alert is counted")
-    log = eventually(lambda: keyed.service.tail() if "canary_seen" in keyed.service.log.read_text() else "", "a line")
+    wait_until(seen, what="the alert is counted")
+    log = wait_until(
+        lambda: keyed.service.tail() if "canary_seen" in keyed.service.log.read_text() else "", what="a line"
+    )
     assert token not in keyed.service.log.read_text(), log
-    row = eventually(lambda: rows_of(owner, "&action=canary.seen"), "the owner's audit row")[0]
+    row = wait_until(lambda: rows_of(owner, "&action=canary.seen"), what="the owner's audit row")[0]
     assert (row["actor"], row["decision"]) == ("canary", "noted")
     assert token not in json.dumps(row)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, date, datetime, timedelta
 from uuid import UUID
@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from memory.errors import QueueUnavailable
 from memory.write.pace import Limits, Pace, SpentHere, SpentTogether, Standing, Trend, Yielded, verdict
+from tests.waiting import until
 
 ADA, BOB, EVE = (UUID(int=number) for number in (1, 2, 3))
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -75,12 +76,6 @@ async def holding(world: World) -> AsyncIterator[asyncio.Event]:
     yield free
     free.set()
     assert await task
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0.005)
 
 
 GOOD = Standing(age_s=0, tokens_left=5, day_left_s=9e4, place=True, turn=True, quiet=True)

@@ -18,6 +18,7 @@ import pytest
 
 from tests.service_fixture import Service
 from tests.small_model_fixture import write_small_model
+from tests.waiting import wait_until
 
 CLI = str(Path(sys.executable).parent / "memory-proxy")
 USER = {"X_Memory_User": "ada"}
@@ -101,10 +102,7 @@ class Asking(threading.Thread):
 
 def wait_for_model(service: Service, before: list[int]) -> None:
     """Until no process of before the switch serves any more."""
-    until = time.monotonic() + 60
-    while set(service.children(r"proxy\.worker")) & set(before):
-        assert time.monotonic() < until, service.tail()
-        time.sleep(0.1)
+    wait_until(lambda: not set(service.children(r"proxy\.worker")) & set(before), what="they are gone")
 
 
 @pytest.mark.long

@@ -14,8 +14,7 @@ import socket
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from http.client import HTTPConnection
 from io import StringIO
@@ -42,6 +41,7 @@ from proxy.supervisor.leftovers import buried, started_at
 from proxy.supervisor.listener import http_origin, local_address, open_listener
 from proxy.supervisor.metrics_dir import ARCHIVE, DEAD_MAX, MetricsDir
 from proxy.supervisor.supervisor import run_supervisor
+from tests.waiting import wait_until
 
 REPOSITORY = Path(__file__).parents[1]
 
@@ -186,14 +186,7 @@ def supervised(
         process.wait(10)
         assert process.stdout is not None
         process.stdout.close()
-        until(lambda: not alive_below(place / "data"))
-
-
-def until(condition: Callable[[], object], patience_s: float = 60) -> None:
-    end = time.monotonic() + patience_s
-    while not condition():
-        assert time.monotonic() < end, "did not happen"
-        time.sleep(0.02)
+        wait_until(lambda: not alive_below(place / "data"))
 
 
 def recorded(data: Path) -> set[int]:
@@ -219,7 +212,7 @@ def alive_below(data: Path) -> set[int]:
 def test_it_says_once_that_it_is_ready_and_exits_0_on_sigterm(place: Path) -> None:
     with supervised(place) as service:
         service.until_ready()
-        until(lambda: (place / "workers").exists())
+        wait_until(lambda: (place / "workers").exists())
         assert service.stop() == 0
         assert service.process.stdout is not None
         assert service.process.stdout.read() == ""
@@ -231,11 +224,11 @@ def test_it_listens_before_stores_and_model_are_there(place: Path) -> None:
     migrate = ["/bin/sh", "-c", f"until test -e {place}/go; do sleep 0.05; done"]
     with supervised(place, overrides={"listen.port": (port := free_port())}, commands={"migrate": migrate}) as service:
         service.origin = f"127.0.0.1:{port}"
-        until(lambda: answers(service))
+        wait_until(lambda: answers(service))
         assert not (place / "workers").exists()
         (place / "go").touch()
         service.until_ready()
-        until(lambda: (place / "workers").exists())
+        wait_until(lambda: (place / "workers").exists())
 
 
 def answers(service: Running) -> bool:
@@ -255,7 +248,7 @@ def free_port() -> int:
 def test_it_is_ready_only_when_the_worker_says_so(place: Path) -> None:
     (place / "ready").unlink()
     with supervised(place) as service:
-        until(lambda: (place / "workers").exists())
+        wait_until(lambda: (place / "workers").exists())
         (place / "ready").touch()
         service.until_ready()
 
@@ -263,7 +256,7 @@ def test_it_is_ready_only_when_the_worker_says_so(place: Path) -> None:
 def test_it_is_ready_only_when_every_worker_is_whichever_of_them_was_asked(place: Path) -> None:
     (place / "hold-1").touch()
     with supervised(place, overrides={"listen.workers": 2}) as service:
-        until(lambda: (place / "workers").exists())
+        wait_until(lambda: (place / "workers").exists())
         assert service.process.stdout is not None
         early, _, _ = select.select([service.process.stdout], [], [], 1.5)
         assert not early, "one of two workers has no store yet"
@@ -302,12 +295,12 @@ def test_a_dead_worker_is_replaced_and_no_connection_is_refused(place: Path) -> 
         service.until_ready()
         first = service.ask()["pid"]
         os.kill(first, signal.SIGKILL)
-        until(lambda: is_dead(first))  # until then it may still take a connection, which dies with it
+        wait_until(lambda: is_dead(first))  # until then it may still take a connection, which dies with it
         assert service.ask()["pid"] != first  # waits in the socket's queue for the next worker
         assert "reason=killed by SIGKILL" in service.log
         (worker, _), *_ = [line.split() for line in (place / "workers").read_text().splitlines()]
         os.kill(int(worker), signal.SIGKILL)
-        until(lambda: len((place / "workers").read_text().splitlines()) == 2)
+        wait_until(lambda: len((place / "workers").read_text().splitlines()) == 2)
         assert service.stop() == 0
 
 
@@ -316,8 +309,8 @@ def test_a_rolling_restart_replaces_all_workers_without_a_refused_request(place:
         service.until_ready()
         before = recorded(service.data)
         service.process.send_signal(signal.SIGHUP)
-        until(lambda: (service.ask(), service.log.count("rolled") == 2)[1])
-        until(lambda: (place / "order").read_text().split() == ["proxy", "proxy"])
+        wait_until(lambda: (service.ask(), service.log.count("rolled") == 2)[1])
+        wait_until(lambda: (place / "order").read_text().split() == ["proxy", "proxy"])
         answer = service.ask()
         assert answer["pid"] not in before
         assert answer["env"]["MEMORY_PROXY_SLOT"] in ("0", "1", "2", "3")
@@ -332,12 +325,12 @@ def test_a_worker_whose_successor_does_not_serve_stays(place: Path) -> None:
         service.until_ready()
         (place / "broken").touch()
         service.process.send_signal(signal.SIGHUP)
-        until(lambda: "rolled" in service.log)
+        wait_until(lambda: "rolled" in service.log)
         assert not (place / "order").exists(), "the ones that serve were stopped"
-        until(lambda: len(recorded(service.data)) == 3)
+        wait_until(lambda: len(recorded(service.data)) == 3)
         (place / "broken").unlink()
         service.process.send_signal(signal.SIGHUP)
-        until(lambda: service.log.count("supervisor: rolled") == 2)
+        wait_until(lambda: service.log.count("supervisor: rolled") == 2)
         assert service.ask()
         assert service.stop() == 0
 
@@ -346,7 +339,7 @@ def test_a_migration_is_told_that_the_service_stops(place: Path) -> None:
     """What it has started goes on else, and migrates a database of one's own behind a service that has ended with 0."""
     script = "trap 'echo told >> $0/order; exit 1' TERM; touch $0/begun; while :; do sleep 0.05; done"
     with supervised(place, commands={"migrate": ["/bin/sh", "-c", script, str(place)]}) as service:
-        until(lambda: (place / "begun").exists())
+        wait_until(lambda: (place / "begun").exists())
         assert service.stop() == 0
         assert "told" in (place / "order").read_text().split()
 
@@ -356,7 +349,7 @@ def test_a_second_sigterm_hurries(place: Path) -> None:
     with supervised(place, overrides=overrides, commands={"proxy_worker": python(PROXY_WORKER, place, 1)}) as service:
         service.until_ready()
         service.process.send_signal(signal.SIGTERM)
-        until(lambda: (place / "order").exists())
+        wait_until(lambda: (place / "order").exists())
         assert service.stop() == 0
         assert not alive_below(service.data)
 
@@ -396,7 +389,7 @@ def test_leftovers_that_ignore_their_signal_are_killed(place: Path) -> None:
 
 def test_what_nobody_waits_for_is_waited_for_by_the_first_process() -> None:
     ended = os.posix_spawn("/bin/true", ["true"], {})  # as one whose parent died comes to process 1 of a container
-    until(lambda: ended in buried(set()))
+    wait_until(lambda: ended in buried(set()))
     assert ended not in buried({ended})
     with pytest.raises(ChildProcessError):
         os.waitpid(ended, os.WNOHANG)
@@ -502,10 +495,10 @@ def test_a_store_that_is_not_there_yet_is_waited_for(place: Path) -> None:
 def test_house_is_kept_while_a_start_waits(place: Path) -> None:
     (place / "ready").unlink()
     with supervised(place) as service:
-        until(lambda: recorded(service.data))
+        wait_until(lambda: recorded(service.data))
         left = service.data / "run" / "metrics" / "gauge_livesum_4194304.db"  # above every process id
         left.touch()
-        until(lambda: not left.exists())
+        wait_until(lambda: not left.exists())
         assert service.process.poll() is None
 
 
@@ -524,7 +517,7 @@ def test_proxy_workers_that_only_die_end_the_start(place: Path) -> None:
 
 def test_sigterm_while_starting_ends_with_0(place: Path) -> None:
     with supervised(place, commands={"migrate": ["/bin/sleep", "600"]}, embedded=True) as service:
-        until(lambda: "starting Postgres" in service.log)
+        wait_until(lambda: "starting Postgres" in service.log)
         assert service.stop() == 0
         assert not alive_below(service.data)
 

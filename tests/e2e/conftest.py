@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from tests.e2e.keyed import Keyed
 from tests.e2e.upstreams import ScriptedUpstream
 from tests.service_fixture import Service, serving
 
@@ -35,3 +36,9 @@ def scripted(scripted_session: Scripted) -> Iterator[Scripted]:
     scripted_session.upstream.seen.clear()
     yield scripted_session
     scripted_session.upstream.scripts.clear()
+
+
+@pytest.fixture
+def keyed(keyed_service: Service) -> Keyed:
+    """The shared service that asks for keys."""
+    return Keyed(keyed_service)

@@ -17,8 +17,9 @@ import pytest
 
 from tests.at_terminal import CTRL_C, CTRL_D, ENTER, NEW_LINE, TAB, UP, Terminal, at_terminal
 from tests.chat_recording import SHOWN_URL, chat_argv, chat_environ, recorded
-from tests.e2e.upstreams import counters, last, wait_until
+from tests.e2e.upstreams import counters, last
 from tests.service_fixture import SHARED, Service, serving
+from tests.waiting import wait_until
 
 Start = Callable[..., contextlib.AbstractContextManager[Terminal]]
 RECORDING = Path(__file__).parent.parent.parent / "docs" / "recordings" / "chat.cast"

@@ -10,8 +10,9 @@ import pytest
 
 from tests.e2e.raw_http import connect, read_head, request_bytes
 from tests.e2e.talk import exchanges, found, sessions
-from tests.e2e.upstreams import counters, wait_until
+from tests.e2e.upstreams import counters
 from tests.service_fixture import Service
+from tests.waiting import until, wait_until
 
 FREED_WITHIN_S = 1.5
 LONG = [(b"x-fake-tokens", b"4000"), (b"Content-Type", b"application/json")]
@@ -22,14 +23,6 @@ ROUTES: dict[str, dict[str, Any]] = {
     "/v1/completions": {"prompt": "long"},
     "/v1/responses": {"input": "long"},
 }
-
-
-async def kept(service: Service, user: str) -> list[Any]:
-    """What is stored of this user, as soon as there is something: nobody waits for what a client left behind."""
-    until = asyncio.get_running_loop().time() + 20
-    while not (stored := await exchanges(service, user)) and asyncio.get_running_loop().time() < until:
-        await asyncio.sleep(0.05)
-    return stored
 
 
 def leave(
@@ -73,7 +66,7 @@ async def test_exchange_of_a_client_that_left_is_kept_as_partial(
     service: Service, upstream: str, user: str, stream: bool, late: bool
 ) -> None:
     await asyncio.to_thread(leave, service, upstream, "/v1/chat/completions", user, "on", stream=stream, late=late)
-    stored = await kept(service, user)
+    stored = await until(lambda: exchanges(service, user))
     assert [(row["status"], row["reason"]) for row in stored] == [("partial", "client_left")]
     turns = [
         turn for conversation in (await asyncio.to_thread(sessions, service, user)).values() for turn in conversation

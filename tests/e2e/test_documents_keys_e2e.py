@@ -5,18 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import pytest
-
+from tests.e2e.keyed import Keyed
 from tests.e2e.test_documents_e2e import BOUNDARY, GUIDE, PIRAN, form
-from tests.e2e.test_keys_e2e import Keyed
-from tests.service_fixture import Service
 
 QUESTION = "Who is the harbour master of Piran?"
-
-
-@pytest.fixture
-def keyed(keyed_service: Service) -> Keyed:
-    return Keyed(keyed_service)
 
 
 def upload(keyed: Keyed, secret: str, content: str = GUIDE, **fields: str) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 import urllib.request
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -12,6 +11,7 @@ import pytest
 
 from tests.e2e.talk import ask, found, turn
 from tests.service_fixture import Service
+from tests.waiting import wait_until
 
 OwnService = Callable[..., AbstractContextManager[Service]]
 SOON = {"MEMORY_PROXY_EPISODE__IDLE_S": "4", "MEMORY_PROXY_EPISODE__SWEEP_S": "0.1"}
@@ -38,9 +38,7 @@ def test_a_conversation_that_rests_is_told_once(own_service: OwnService, user: s
         ask(service, said, user, session=first.session)
         ask(service, "hi", user, session="greeting")
         service.settle()
-        until = time.monotonic() + 60
-        while not told(service) and time.monotonic() < until:
-            time.sleep(0.1)
+        wait_until(lambda: told(service), what="the episode is told")
         (one,) = episodes(service, user)
         about = one["attributes"]
         assert (about["outcome"], about["outcome_evidence"]["reason"]) == ("success", "user_confirmed")

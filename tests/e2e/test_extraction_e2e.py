@@ -9,9 +9,8 @@ import asyncio
 import json
 import os
 import signal
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +19,7 @@ import pytest
 
 from tests.e2e.talk import ask, connected, rows
 from tests.service_fixture import Service, serving, stand_in
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.long  # a service of its own
 
@@ -56,17 +56,10 @@ class Asking:
     def done(self) -> None:
         """Wait until everything is stored and nothing waits for a model."""
         self.service.settle()
-        until(lambda: self.background() == 0)
+        wait_until(lambda: self.background() == 0)
 
     def facts(self, user: str) -> list[tuple[str, str, str]]:
         return [tuple(row) for row in asyncio.run(rows(self.service, FACTS, user))]
-
-
-def until(true: Callable[[], Any], within_s: float = 60) -> None:
-    end = time.monotonic() + within_s
-    while not true():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def control(url: str, **settings: Any) -> None:
@@ -118,9 +111,9 @@ def test_a_worker_killed_while_it_asks_stores_the_facts_once(asking: Asking, use
     asking.tell(user)
     asking.service.settle()
     (worker,) = asking.service.children(r"-m memory worker")
-    until(lambda: asyncio.run(rows(asking.service, "SELECT FROM extraction_due WHERE takes = 1")))
+    wait_until(lambda: asyncio.run(rows(asking.service, "SELECT FROM extraction_due WHERE takes = 1")))
     os.kill(worker, signal.SIGKILL)
-    until(lambda: asking.service.children(r"-m memory worker") not in ([], [worker]))
+    wait_until(lambda: asking.service.children(r"-m memory worker") not in ([], [worker]))
 
     async def lease_over() -> None:
         async with connected(asking.service) as connection:

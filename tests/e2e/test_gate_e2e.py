@@ -13,7 +13,7 @@ import pytest
 
 from tests.e2e import test_artifacts_e2e as artifacts
 from tests.e2e import test_documents_e2e as documents
-from tests.e2e.test_keys_e2e import Keyed
+from tests.e2e.keyed import Keyed
 from tests.service_fixture import serving
 from tests.test_api_e2e import Api
 

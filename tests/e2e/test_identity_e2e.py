@@ -16,8 +16,9 @@ import pytest
 
 from tests.e2e.raw_http import RawAnswer, send
 from tests.e2e.talk import connected
-from tests.e2e.upstreams import last, wait_until
+from tests.e2e.upstreams import last
 from tests.service_fixture import Service, serving
+from tests.waiting import wait_until
 
 FACT = "The vault is behind the painting of the herring fleet."
 QUESTION = "Where is the vault?"

@@ -28,8 +28,8 @@ from mcp_types import CallToolResult, TextContent
 from proxy.__main__ import main
 from proxy.cli.mcp import OptionRefused, key_of
 from proxy.mcp_server.api_calls import Identity
+from tests.e2e.keyed import Keyed
 from tests.e2e.talk import tell
-from tests.e2e.test_keys_e2e import Keyed
 from tests.service_fixture import Service
 from tests.test_cli_client import answering
 
@@ -267,11 +267,6 @@ async def test_another_server_is_no_memory_proxy(service: Service) -> None:
 
 
 # ---------------------------------------------------------------- keys
-
-
-@pytest.fixture
-def keyed(keyed_service: Service) -> Keyed:
-    return Keyed(keyed_service)
 
 
 async def test_two_keys_of_one_server_see_each_their_own_and_no_key_is_told_what_to_do(keyed: Keyed) -> None:

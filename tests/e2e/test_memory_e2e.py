@@ -15,9 +15,10 @@ import pytest
 from tests.e2e.conftest import Scripted
 from tests.e2e.raw_http import send
 from tests.e2e.talk import UNCOUNTED, ask, completion, exchanges, found, rows, sessions, tell, turn
-from tests.e2e.upstreams import last, wait_until
+from tests.e2e.upstreams import last
 from tests.service_fixture import Service, frozen
 from tests.test_api_e2e import Api
+from tests.waiting import wait_until
 
 OwnService = Callable[..., AbstractContextManager[Service]]
 FACT = "My grandmother's cottage is in Lofthus."

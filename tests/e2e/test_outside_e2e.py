@@ -21,8 +21,8 @@ import pytest
 
 from tests.e2e.talk import ask
 from tests.e2e.test_documents_e2e import call
-from tests.e2e.upstreams import wait_until
 from tests.service_fixture import Service, serving, stand_in
+from tests.waiting import wait_until
 from tests.web_site import Script, Site, answer, site
 
 pytestmark = pytest.mark.long  # a service of its own

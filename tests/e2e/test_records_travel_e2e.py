@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.e2e.keyed import Keyed
 from tests.e2e.talk import ask
-from tests.e2e.test_keys_e2e import Keyed
 from tests.e2e.upstreams import last
 from tests.service_fixture import Service
 from tests.test_api_e2e import Api
@@ -317,11 +317,6 @@ def test_nothing_gains_trust_by_travelling(api: Api, other: Api) -> None:
     (goal,) = [{**line, "name": "raised"} for line in records(api) if line["type"] == "checkpoint"]
     goal["parts"] = [{**goal["parts"][0], "part": "goal"}]
     assert "own words become a goal" in send(other, [goal])[0][0]
-
-
-@pytest.fixture
-def keyed(keyed_service: Service) -> Keyed:
-    return Keyed(keyed_service)
 
 
 def test_only_a_key_that_may_import_as_trusted_brings_records(keyed: Keyed, api: Api) -> None:

@@ -16,8 +16,9 @@ import pytest
 
 from tests.e2e.raw_http import send
 from tests.e2e.talk import UNCOUNTED, ask, connected, rows, tell, turn
-from tests.e2e.upstreams import Seen, last, wait_until
+from tests.e2e.upstreams import Seen, last
 from tests.service_fixture import Service, serving, stand_in
+from tests.waiting import wait_until
 
 CHAT = "/v1/chat/completions"
 FACT = "My grandmother's cottage is in Lofthus."

@@ -19,8 +19,9 @@ import pytest
 from memory.passage import Facts
 from tests.e2e.raw_http import connect, read_head, request_bytes
 from tests.e2e.talk import MODEL, UNCOUNTED
-from tests.e2e.upstreams import counters, last, wait_until
+from tests.e2e.upstreams import counters, last
 from tests.service_fixture import Service, serving
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.long  # a service of its own
 

@@ -21,8 +21,9 @@ from memory.errors import ConfigInvalid
 from memory.telemetry import Metrics
 from proxy.wiring.choices import traces
 from tests.e2e.talk import ask
-from tests.e2e.upstreams import last, wait_until
+from tests.e2e.upstreams import last
 from tests.service_fixture import Service, serving
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.long  # a service of its own
 

@@ -16,7 +16,7 @@ import threading
 import time
 import urllib.request
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,15 +72,6 @@ def last(upstream: str, n: int = 1) -> list[Seen]:
 def counters(upstream: str) -> dict[str, int]:
     """started, finished, cancelled, running."""
     return get_json(f"{upstream}/__counters")  # type: ignore[no-any-return]
-
-
-def wait_until(said: Callable[[], bool], timeout_s: float, what: str) -> None:
-    """Poll until it is so. Raises AssertionError with `what` after `timeout_s`."""
-    until = time.monotonic() + timeout_s
-    while not said():
-        if time.monotonic() > until:
-            raise AssertionError(f"not within {timeout_s} s: {what}")
-        time.sleep(0.02)
 
 
 @dataclass(frozen=True, slots=True)

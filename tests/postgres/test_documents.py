@@ -39,6 +39,7 @@ from memory.write.documents_loop import GIVEN_UP, TAKES_MAX, DocumentsLoop
 from memory.write.tombstones import digests_of, memory_marks
 from tests.postgres.seed import T0, Stores, Words, stores
 from tests.postgres_fixture import DIM, TestDatabase
+from tests.waiting import until
 
 LEASE_S = 30.0
 DAY = timedelta(days=1)
@@ -420,9 +421,7 @@ async def test_an_upload_that_is_given_up_counts_once_though_the_store_was_away(
         ).run()
     )
     counted = partial(metrics.registry.get_sample_value, "memory_proxy_documents_total", {"outcome": "failed"})
-    async with asyncio.timeout(20):
-        while not counted():
-            await asyncio.sleep(0.05)
+    await until(counted)
     await asyncio.sleep(0.3)  # and not again, in what would be three more looks
     running.cancel()
     assert (counted(), shelf.postgres.psql("SELECT count(*) FROM document_due")) == (1, "0")

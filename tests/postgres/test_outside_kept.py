@@ -26,6 +26,7 @@ from policies.labels import Sensitivity
 from policies.web_need import Known, need_of
 from tests.postgres.seed import T0, digest, turn
 from tests.postgres.test_documents import Shelf, hide, shelf, show
+from tests.waiting import until
 
 __all__ = ["shelf"]
 URL = "https://example.org/releases"
@@ -191,12 +192,6 @@ def captured(shelf: Shelf, *said: str, injected: Sequence[UUID] = ()) -> tuple[C
 def behind(shelf: Shelf, web: Web, metrics: Metrics | None = None) -> LooksBehind:
     looks: Any = web
     return LooksBehind(looks, keeps(shelf), shelf.records, metrics or Metrics(), lambda: T0)
-
-
-async def until(condition: Any) -> None:
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0.01)
 
 
 async def test_a_question_that_needs_the_web_has_pages_behind_its_answer_and_a_fresh_one_is_not_fetched(
