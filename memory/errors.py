@@ -29,6 +29,7 @@
     |- QueueUnavailable            Redis refused or was too slow: the spool takes the envelope
     |- SpoolUnavailable            the spool refused: the envelope stays in bounded memory
     |- EnvelopeUnreadable          sealed bytes that no key opens: never retried, kept as a dead letter
+    |  `- KeyShredded              its key went with whom it was of: what was in it is forgotten, and goes
     |- StoreRefused                Postgres refuses the data itself: counted, in the end a dead letter
     |- LeaseLost                   another worker owns the lane: the transaction is rolled back
     |- TokenizerUnavailable        the served model's count is not to be had: an estimate is used
@@ -231,6 +232,10 @@ class SpoolUnavailable(MemoryProxyFault):
 
 class EnvelopeUnreadable(MemoryProxyFault):
     """Sealed bytes that cannot be opened: another key, another purpose, or altered."""
+
+
+class KeyShredded(EnvelopeUnreadable):
+    """Sealed under a key that was shredded: nobody can open them any more, and nobody may."""
 
 
 class StoreRefused(MemoryProxyFault):

@@ -22,7 +22,7 @@ from typing import Final, Protocol, TypeVar
 from uuid import UUID
 
 from memory.envelope import KEY_BYTES, Binding, DataKey, key_id_of, seal, unseal
-from memory.errors import EnvelopeUnreadable, StoreUnavailable
+from memory.errors import EnvelopeUnreadable, KeyShredded, StoreUnavailable
 from memory.flights import Flights
 from memory.ids import keyed_id, new_id
 from memory.master import RECEIPTS, LocalMaster, MasterKey, hkdf, load_or_create_master_key
@@ -153,7 +153,7 @@ class KeyRing:
         return WrappedKey(key.key_id, None, await self._master.wrap(_binding(tenant, None, key.key_id), clear.secret))
 
     async def by_id(self, tenant: UUID, key_id: UUID) -> DataKey:
-        """The key an envelope names. Raises EnvelopeUnreadable when unknown or shredded, StoreUnavailable."""
+        """The key an envelope names. Raises EnvelopeUnreadable when unknown, KeyShredded, StoreUnavailable."""
         cached = self._by_id.get((tenant, key_id))
         if cached is not None:
             return cached
@@ -374,7 +374,7 @@ class KeyRing:
 
     async def _unwrapped(self, tenant: UUID, key: WrappedKey) -> DataKey:
         if key.wrapped is None:
-            raise EnvelopeUnreadable(f"key {key.key_id} was shredded")
+            raise KeyShredded(f"key {key.key_id} was shredded")
         binding = _binding(tenant, key.subject_id, key.key_id)
         if key.subject_id is None:
             return DataKey(key.key_id, await self._master.unwrap(binding, key.wrapped))

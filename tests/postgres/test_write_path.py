@@ -330,6 +330,26 @@ async def test_what_was_forgotten_before_it_came_is_not_counted_as_stored(worksh
     assert counted("memory_proxy_memories_total", {"kind": "episodic"}) == 2
 
 
+async def test_what_was_away_while_its_user_was_forgotten_goes_and_leaves_no_letter_that_nobody_can_open(
+    workshop: Workshop,
+) -> None:
+    """As a spool of a machine that comes back. Of the user who comes back all is stored."""
+    await workshop.say("ada", 0, *SAID[0])
+    await workshop.say("bob", 0, *SAID[0])
+    tenant = workshop.store.tenant
+    ada = await workshop.keys.subject_id(tenant, "ada")
+    shred = "UPDATE data_keys SET wrapped = NULL, retired_at = $2, shredded_at = $2 WHERE subject_id = $1"
+    await workshop.eyes.execute(shred, ada, NOW)
+    workshop.keys.drop_subjects()
+    await workshop.work(Life(float("inf")))
+    assert (await left_of(workshop, "ada"))["turns"] == "0" and (await left_of(workshop, "bob"))["turns"] == "2"
+    await workshop.say("ada", 1, *SAID[1])
+    await workshop.work(Life(float("inf")))
+    assert (await left_of(workshop, "ada"))["turns"] == "2"
+    depth = await workshop.queue.depth()
+    assert (depth.pending, depth.in_flight, depth.dead) == (0, 0, 0)
+
+
 async def test_what_stands_since_a_request_without_an_answer_is_stored_with_its_repeat_in_mode_read(
     workshop: Workshop,
 ) -> None:
