@@ -14,7 +14,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final, Protocol
 from uuid import UUID, uuid4
@@ -47,8 +47,8 @@ class Rates(Protocol):
     async def take(self, key_id: UUID, now: datetime, limits: KeyLimits) -> Used:
         """Count one more request where it fits. Raises QueueUnavailable."""
 
-    async def spend(self, key_id: UUID, process: UUID, now: datetime, tokens: int) -> None:
-        """A process has used so many of the day's tokens, all in all; again is harmless. Raises QueueUnavailable."""
+    async def spend(self, key_id: UUID, teller: UUID, now: datetime, tokens: int) -> None:
+        """Who tells knows of so many of the day's tokens, all in all; again is harmless. Raises QueueUnavailable."""
 
 
 @dataclass(slots=True)
@@ -61,6 +61,7 @@ class _Own:
     day: int = 0
     tokens: int = 0
     told: int = 0  # of these tokens, as many as the others count
+    teller: UUID = field(default_factory=uuid4)  # of these tokens alone: a clock comes to a day twice
     # Unix seconds: between the two nothing fits within `closed_by`, whatever the others do.
     closed_at: float = 0.0
     closed_until: float = 0.0
@@ -74,7 +75,7 @@ class _Own:
             self.previous = self.current if minute == self.minute + 1 else 0
             self.minute, self.current = minute, 0
         if day != self.day:
-            self.day, self.tokens, self.told = day, 0, 0
+            self.day, self.tokens, self.told, self.teller = day, 0, 0, uuid4()
 
 
 class KeyUse:
@@ -83,8 +84,8 @@ class KeyUse:
     def __init__(self, rates: Rates, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
         self._rates = rates
         self._clock = clock
-        self._process = uuid4()
         self._own: dict[UUID, _Own] = {}
+        self._day = 0
         self._away_until = float("-inf")
         self._slots = asyncio.Semaphore(ASKED_AT_ONCE_MAX)
         self._under_way: set[asyncio.Task[None]] = set()
@@ -97,8 +98,8 @@ class KeyUse:
         """
         if credential.key_id is None or not credential.limits.counted:
             return None
-        own = self._of(credential.key_id)
         now = self._clock().timestamp()
+        own = self._of(credential.key_id, now)
         if own.closed_at <= now < own.closed_until and own.closed_by == credential.limits:
             raise RateLimited(own.closed_why, retry_after_s=math.ceil(own.closed_until - now))
         return self._kept(asyncio.create_task(self._take(credential.key_id, credential.limits)))
@@ -113,15 +114,12 @@ class KeyUse:
         """Count the tokens of an answer; returns at once."""
         if credential.key_id is None or credential.limits.tokens_per_day is None or tokens <= 0:
             return
-        own, now = self._of(credential.key_id), self._clock()
-        own.turn(now.timestamp())
-        own.tokens += tokens
+        self._of(credential.key_id, self._clock().timestamp()).tokens += tokens
         self._kept(asyncio.create_task(self._spend(credential.key_id)))
 
     async def _take(self, key_id: UUID, limits: KeyLimits) -> None:
         now = self._clock()
-        own = self._of(key_id)
-        own.turn(now.timestamp())
+        own = self._of(key_id, now.timestamp())
         used = await self._shared(key_id, now, limits)
         if used is None:
             used = _alone(own, limits, now)
@@ -157,13 +155,13 @@ class KeyUse:
 
     async def _tell(self, key_id: UUID) -> None:
         """Have the others count the day's tokens that they do not know of."""
-        own, now = self._of(key_id), self._clock()
-        own.turn(now.timestamp())
+        now = self._clock()
+        own = self._of(key_id, now.timestamp())
         if own.tokens <= own.told:
             return
         before, own.told = own.told, own.tokens  # who asks beside this need not tell it too
         try:
-            await self._rates.spend(key_id, self._process, now, own.tokens)
+            await self._rates.spend(key_id, own.teller, now, own.tokens)
         except (QueueUnavailable, asyncio.CancelledError):
             own.told = min(before, own.told)
             raise
@@ -173,8 +171,15 @@ class KeyUse:
         if self._said.due():
             event(log, "limits_counted_alone", logging.WARNING, fault=str(fault))
 
-    def _of(self, key_id: UUID) -> _Own:
-        return self._own.setdefault(key_id, _Own())
+    def _of(self, key_id: UUID, now: float) -> _Own:
+        """What was seen of a key, as of `now`. With each day those go that were not used in its last minute."""
+        day, minute = int(now // DAY_S), int(now // WINDOW_S)
+        if day != self._day:
+            self._day = day
+            self._own = {one: own for one, own in self._own.items() if abs(minute - own.minute) <= 1}
+        own = self._own.setdefault(key_id, _Own())
+        own.turn(now)
+        return own
 
     def _kept(self, task: asyncio.Task[None]) -> asyncio.Task[None]:
         self._under_way.add(task)

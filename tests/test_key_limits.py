@@ -159,6 +159,31 @@ async def test_tokens_of_the_day_are_those_of_all_processes(rates: RedisRates) -
     assert await admitted(uses, credential, 2) == 2
 
 
+@pytest.mark.parametrize("jump", [timedelta(days=1), timedelta(days=-1), timedelta(days=366)])
+async def test_tokens_are_counted_on_when_the_clock_has_been_in_another_day(rates: RedisRates, jump: timedelta) -> None:
+    """What was told of this day by then was taken off what was told behind it."""
+    clock = Clock()
+    use, credential = KeyUse(rates, clock), of(KeyLimits(tokens_per_day=100))
+    for away in (timedelta(), jump, timedelta()):
+        clock.now = NOON + away
+        use.spend(credential, 60)
+        await settled([use])
+    with pytest.raises(RateLimited, match="tokens of today"):
+        await use.admit(credential)
+
+
+async def test_of_keys_that_are_used_no_more_nothing_is_held_on_the_next_day(rates: RedisRates) -> None:
+    clock = Clock(NOON.replace(hour=23, minute=50))
+    use, limits = KeyUse(rates, clock), KeyLimits(requests_per_minute=10)
+    await asyncio.gather(*(use.admit(of(limits)) for _ in range(50)))
+    clock.now += timedelta(minutes=9, seconds=50)
+    last = of(limits)
+    assert await admitted([use], last, 10) == 10
+    clock.now += timedelta(seconds=10)
+    assert await admitted([use], last, 10) == 0
+    assert len(use._own) == 1
+
+
 async def settled(uses: list[KeyUse]) -> None:
     await asyncio.gather(*(task for use in uses for task in use._under_way))
 
@@ -277,7 +302,7 @@ class Told:
     async def take(self, key_id: UUID, now: datetime, limits: KeyLimits) -> Used:
         return Used(True, 0, 0, self.tokens)
 
-    async def spend(self, key_id: UUID, process: UUID, now: datetime, tokens: int) -> None:
+    async def spend(self, key_id: UUID, teller: UUID, now: datetime, tokens: int) -> None:
         self.tokens = tokens
 
 

@@ -2,7 +2,7 @@
 
     mp:k:{key id}:r:<minute>   requests admitted in a minute since 1970
     mp:k:{key id}:t:<day>      tokens used on a UTC day
-    mp:k:{key id}:t:<day>:<process>   as many of them as a process has told
+    mp:k:{key id}:t:<day>:<teller>   as many of them as one that counts has told
 
 Ids and counts; every key has a time to live. One round trip a request, and a request that is refused is not counted, so
 that asking again does not put off the moment when it is let in. Raises QueueUnavailable past `timeout_ms`.
@@ -39,7 +39,7 @@ end
 return {1, previous, current, tokens}
 """
 
-# KEYS day, what a process has told; ARGV what it has used, time to live. It tells its sum: one that is told twice, or
+# KEYS day, what the teller has told; ARGV what it knows of, time to live. It tells its sum: one that is told twice, or
 # again since no answer came, counts once.
 _SPEND: Final = """
 local more = tonumber(ARGV[1]) - tonumber(redis.call('GET', KEYS[2]) or '0')
@@ -74,12 +74,12 @@ class RedisRates:
         admitted, previous, current, tokens = (int(one) for one in answer)
         return Used(admitted == 1, previous, current, tokens)
 
-    async def spend(self, key_id: UUID, process: UUID, now: datetime, tokens: int) -> None:
-        """So many of today's tokens of the key has a process used by now."""
+    async def spend(self, key_id: UUID, teller: UUID, now: datetime, tokens: int) -> None:
+        """So many of today's tokens of the key does who tells know of by now."""
         day = _day(key_id, now)
         with faults("count tokens"):
             async with asyncio.timeout(self._timeout_s):
-                keys = (day, f"{day}:{process.hex}")
+                keys = (day, f"{day}:{teller.hex}")
                 await self._client.execute_command("EVAL", _SPEND, len(keys), *keys, tokens, _DAYS_TTL_S)
 
 
