@@ -236,7 +236,7 @@ MEMORY_CALLS: Final = (
         schemas_forget.ForgetReceipt,
         body=schemas_forget.ForgetAsked,
         parameters=("scope",),
-        errors=(*CALLER, *BODY, "not_found", "conflict"),
+        errors=(*CALLER, *BODY, "not_found", "conflict", "timeout"),
         also=((202, "It goes on: ask `/memory/v1/forget/{id}`."),),
         or_answer=schemas_forget.ForgetPlanned,
         waits=schemas_forget.ForgetWaits,

@@ -3,7 +3,7 @@
 A job is written first and gone through with by a memory worker; whoever asked waits ANSWER_S, then gets 202 and asks
 `GET /memory/v1/forget/{id}`. Wants the capability memory:erase. Fails closed: a key that fixes a scope cannot reach
 beyond it, nor a token beyond its session (403); what lies outside the caller's scope, or above its ceiling, is not
-there (404), and what rests on such or holds some stays (403). Raises StoreUnavailable.
+there (404), and what rests on such or holds some stays (403). Raises StoreUnavailable, TimedOut.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from proxy.api.answers import json_answer, said
 from proxy.api.asking import Caller, body_as, caller_of, holder_for, id_in_path, parameters, require
 from proxy.api.parts import OwnParts
 from proxy.api.schemas_forget import ForgetAsked, ForgetPlanned, ForgetWaits
+from proxy.api.search_turns import DEADLINE_S, SearchTurns
 from proxy.gated import let_through, may_erase, within
 
 ANSWER_S: Final = 10.0
 _POLL_S: Final = 0.05
 _SAMPLE_IDS: Final = 20
 _QUERY_K: Final = 50
-_QUERY_S: Final = 10.0
 _KINDS: Final = frozenset({"episodic", "semantic", "procedural", "document"})
 
 Answer = ForgetPlanned | ForgetWaits | Mapping[str, Any]  # the last: a receipt
@@ -46,8 +46,9 @@ Answer = ForgetPlanned | ForgetWaits | Mapping[str, Any]  # the last: a receipt
 class Forget:
     """The handlers of erasure."""
 
-    def __init__(self, parts: OwnParts) -> None:
+    def __init__(self, parts: OwnParts, turns: SearchTurns) -> None:
         self._parts = parts
+        self._turns = turns
         self._forgets = parts.forgets
 
     async def start(self, request: web.Request) -> web.Response:
@@ -59,7 +60,7 @@ class Forget:
 
     async def forgotten(self, caller: Caller, asked: ForgetAsked) -> Answer:
         """What would go, or the receipt of what went, or how far it is. Raises ScopeDenied, NotFound, Conflict,
-        StoreUnavailable.
+        StoreUnavailable, TimedOut.
         """
         holder = await holder_for(caller, self._parts.keys)
         target = await self._target(asked, caller, holder)
@@ -173,7 +174,9 @@ class Forget:
         where = within(Filter(kinds=_KINDS), holder)
         now = datetime.now(UTC)
         question = Question(caller.scope, text, k=_QUERY_K, now=now, where=where, strict=True, alike=True)
-        recall = let_through(await self._parts.recaller.search(question, _QUERY_S), holder)
+        async with self._turns.turn(caller.scope.tenant):
+            recall = await self._parts.recaller.search(question, DEADLINE_S)
+        recall = let_through(recall, holder)
         if recall.rung == "none" and recall.reason is not None:
             raise StoreUnavailable(f"memory cannot be searched now ({recall.reason})", retry_after_s=1)
         return tuple(found for one in recall.candidates if one.admitted for found in (one.memory_id, *one.same))

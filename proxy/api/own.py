@@ -40,6 +40,7 @@ from proxy.api.queue import DeadLetters, Waiting
 from proxy.api.replay import Replay
 from proxy.api.retrievals import Retrievals
 from proxy.api.search import Search
+from proxy.api.search_turns import SearchTurns
 from proxy.api.sessions import Labels, Sessions
 from proxy.api.sharing import SharingCalls
 from proxy.api.task_tools import TaskTools
@@ -111,11 +112,12 @@ class OwnApi:
     def _table(self, parts: OwnParts) -> tuple[Route, ...]:
         labels = Labels(parts.records)
         health, memories, sessions = Health(parts), Memories(parts, labels), Sessions(parts)
-        dead, sharing, forget = DeadLetters(parts), SharingCalls(parts), Forget(parts)
+        turns = SearchTurns()
+        dead, sharing, forget = DeadLetters(parts), SharingCalls(parts), Forget(parts, turns)
         retrievals, checkpoints = Retrievals(parts, labels), Checkpoints(parts, labels)
-        replay, personas = Replay(parts, retrievals), PersonaCalls(parts)
+        replay, personas = Replay(parts, retrievals, turns), PersonaCalls(parts)
         documents, outside = Documents(parts, labels), OutsideCalls(parts)
-        search = Search(parts, labels)
+        search = Search(parts, labels, turns)
         tools = Tools(parts, labels, search, forget, retrievals)
         tasks, preferences, entities = TaskCalls(parts, labels), PreferenceCalls(parts), EntityCalls(parts)
         artifacts = ArtifactCalls(parts, labels)

@@ -47,6 +47,7 @@ from proxy.api.schemas_replay import (
     ReplayedBlock,
     ReplaySaid,
 )
+from proxy.api.search_turns import SearchTurns
 from proxy.api.tool_record import STATUS as TOOL_STATUS
 from proxy.cutting import Cut, is_cut
 from proxy.gated import require_readable
@@ -103,8 +104,9 @@ class Lost:
 class Replay:
     """The handler of replays."""
 
-    def __init__(self, parts: OwnParts, retrievals: Retrievals) -> None:
+    def __init__(self, parts: OwnParts, retrievals: Retrievals, turns: SearchTurns) -> None:
         self._parts = parts
+        self._turns = turns
         self._retrievals = retrievals
 
     async def show(self, request: web.Request) -> web.Response:
@@ -219,9 +221,10 @@ class Replay:
         )
         ask = replace(caller.ask, budget=_budget(caller.ask, kept.chat))
         restored = await self._restored(caller, holder, kept, question)
-        recall, block = await self._parts.what_if.block(
-            kept.captured, kept.chat, question, ask=ask, holder=holder, now=caller.now, restored=restored
-        )
+        async with self._turns.turn(caller.scope.tenant):
+            recall, block = await self._parts.what_if.block(
+                kept.captured, kept.chat, question, ask=ask, holder=holder, now=caller.now, restored=restored
+            )
         seen = {one.memory_id: one.visibility for one in recall.candidates}
         self._note(caller, {one: seen[one] for one in block.memory_ids})
         placed = list(left)

@@ -14,7 +14,7 @@ from uuid import UUID
 from aiohttp import web
 
 from memory.documents import Citation
-from memory.errors import MemoryConflict, ScopeDenied, StoreUnavailable, TimedOut
+from memory.errors import MemoryConflict, ScopeDenied, StoreUnavailable
 from memory.model import Candidate, Recall, Scope
 from memory.read.conversation import session_ref
 from memory.read.items import Filter
@@ -26,24 +26,21 @@ from proxy.api.asking import Caller, body_as, caller_of, holder_for, parameters
 from proxy.api.cited import cited
 from proxy.api.parts import OwnParts
 from proxy.api.schemas_search import CandidateSaid, Explained, ScopeSaid, SearchAsked, SearchSaid
+from proxy.api.search_turns import DEADLINE_S, SearchTurns, late
 from proxy.api.sessions import Labels
 from proxy.gated import let_through, within
 from proxy.remembering import RECALLED_KINDS
-from proxy.shedding import Places
 
-DEADLINE_S: Final = 10.0
-# A quarter of what the embedder lets wait: the rest is for chats, and a flood of one tenant's is not before others'.
-AT_ONCE: Final = 16
 _DIGITS: Final = 6
 
 
 class Search:
     """The handler of searches."""
 
-    def __init__(self, parts: OwnParts, labels: Labels) -> None:
+    def __init__(self, parts: OwnParts, labels: Labels, turns: SearchTurns) -> None:
         self._parts = parts
         self._labels = labels
-        self._places = Places(AT_ONCE, DEADLINE_S)
+        self._turns = turns
 
     async def __call__(self, request: web.Request) -> web.Response:
         """Search the caller's scope."""
@@ -85,9 +82,7 @@ class Search:
             as_of=_as_of(asked.as_of, caller),
             strict=True,
         )
-        async with self._places.turn(caller.scope.tenant) as taken:
-            if not taken:
-                raise _late()
+        async with self._turns.turn(caller.scope.tenant):
             recall = await recaller.search(question, DEADLINE_S)
         _refuse_faults(recall)
         recall = let_through(recall, holder)
@@ -126,16 +121,12 @@ def _as_of(asked: datetime | None, caller: Caller) -> datetime | None:
     return None if moment is None or moment >= caller.now else moment
 
 
-def _late() -> TimedOut:
-    return TimedOut(f"the search took longer than {DEADLINE_S:g} s", retry_after_s=1)
-
-
 def _refuse_faults(recall: Recall) -> None:
     """An empty answer that a fault caused is no answer. Raises TimedOut, StoreUnavailable."""
     if recall.rung != "none":
         return
     if recall.reason == "deadline":
-        raise _late()
+        raise late()
     if recall.reason is not None:
         raise StoreUnavailable(f"memory cannot be searched now ({recall.reason})", retry_after_s=1)
 
