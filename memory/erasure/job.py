@@ -392,7 +392,8 @@ class Erasing:
         async for name, values in self._parts.redis.everything():
             if job.erasure_id.hex not in name and (hits := sum(map(wanted.count, values))):
                 found[f"redis {':'.join(name.split(':')[:2])}"] += hits
-        if spooled := await asyncio.to_thread(_in_files, self._parts.spool, wanted):
+        spooled = await asyncio.to_thread(self._parts.spooled, frozenset(items.ids("key")))
+        if spooled := spooled + await asyncio.to_thread(_in_files, self._parts.spool, wanted):
             found["spool"] += spooled
         if held:
             found["processes"] += held
@@ -457,7 +458,7 @@ _ZEROS: Final = bytes(_PIECE_BYTES)
 
 
 def _in_files(directory: Path, wanted: Wanted) -> int:
-    """Traces in the files of a directory: what lies there is sealed, so words would be a defect."""
+    """Traces in the open in the files of a directory: what lies there is sealed, so any would be a defect."""
     found = 0
     for path in sorted(directory.glob("*")) if directory.is_dir() else ():
         with path.open("rb") as file:

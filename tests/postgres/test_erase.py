@@ -454,6 +454,23 @@ async def test_what_came_behind_the_asking_and_waits_in_a_spool_is_stored_before
     assert receipt["counts"].items() >= {"keys_shredded": 1}.items()
 
 
+async def test_what_lies_in_a_spool_under_a_shredded_key_is_a_trace(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where nobody takes it to the queue in time. The probe read the file and did not know it for a sealed entry."""
+    monkeypatch.setattr("memory.erasure.job.SETTLED_WITHIN_S", 1.0)
+    ada = bench.stores.scope("ada")
+    await bench.commit(ada, "s")
+    bench.parts.spool.mkdir()
+    spool = Spool(bench.parts.spool / f"{new_id()}.spool", 1 << 20)
+    for scope in (ada, bench.stores.scope("bob")):
+        await spool.append(await queued(bench, scope, ()))
+    receipt = (await bench.run(await bench.ask("user", "ada", ada))).receipt
+    await spool.close()
+    assert receipt["probe"]["found"] == {"spool": 1}
+    assert not receipt["complete"]
+
+
 class Stumbles:
     """A part of an erasure whose first call of this name meets a fault."""
 
