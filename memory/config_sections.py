@@ -499,8 +499,8 @@ class Limits(Section):
         default=4_294_967_296,
         ge=1024,
         le=1_099_511_627_776,
-        description="Bytes of the request bodies that one process holds at once, else 429; worked on, they take "
-        "two to three times as much.",
+        description="Bytes of the request bodies that one process holds at once, else 429, with those of WebSockets' "
+        "messages that are not whole yet, else their socket is cut; worked on, they take two to three times as much.",
     )
     messages_max: int = Field(default=100_000, ge=1, description="Most messages of one chat request, else 413.")
     headers_max: int = Field(default=128, ge=16, le=10_000, description="Most headers of a request, else 431.")

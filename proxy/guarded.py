@@ -30,7 +30,7 @@ from memory.telemetry import event
 from proxy.app import Unforeseen, has_begun, refusal
 from proxy.passages import ENDED
 from proxy.relay import cut, takes_no_more
-from proxy.websocket import is_websocket
+from proxy.websocket import HELD, is_websocket
 
 log = logging.getLogger("memory_proxy.http")
 _MANY: Final = "Too many headers"
@@ -86,6 +86,8 @@ class GuardedHandler(RequestHandler):
             self._close, self._force_close = self._close or closes, self._force_close or forced
         else:
             super().data_received(data)
+        if self._upgraded and (request := self._current_request) is not None and HELD in request:
+            request[HELD].came(len(data))
         self._close_behind_a_trailer(known, data)
         if self._messages and not isinstance(self._messages[-1][0], RawRequestMessage):
             self._end_what_is_broken()

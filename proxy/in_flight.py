@@ -92,9 +92,19 @@ class Body:
         """Hold so many bytes more. Raises TooLarge, RateLimited."""
         if self.bytes + size > self.bytes_max:
             raise TooLarge(f"limits.body_bytes_max: the body may have {self.bytes_max} bytes", param="body")
-        if not self._in_flight.bytes.take(self._tenant, size):
+        if not self.take(size):
             raise RateLimited("limits.bodies_bytes_max: the bodies under way here are too much", retry_after_s=1)
-        self.bytes += size
+
+    def take(self, size: int) -> bool:
+        """Hold so many bytes more, where there is room for them."""
+        has_room = self._in_flight.bytes.take(self._tenant, size)
+        self.bytes += size * has_room
+        return has_room
+
+    def let_go(self, size: int) -> None:
+        """Hold so many bytes fewer."""
+        self._in_flight.bytes.give_back(self._tenant, size)
+        self.bytes -= size
 
 
 BODY: Final = web.RequestKey("body", Body)

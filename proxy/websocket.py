@@ -1,7 +1,8 @@
 """WebSockets for vLLM: the client's frames to the upstream and back, until either side ends.
 
 Text, binary, ping, pong and close (code and reason) go through as they are. A socket may last for days: it ends with
-the key that opened it, with code 1008 at both ends, and with a client's message that is too long to be held (1009). A
+the key that opened it, with code 1008 at both ends, and with a client's message that is too long to be held (1009).
+What is held of all clients' messages counts among the bodies under way: a socket for which there is no room is cut. A
 handshake that the upstream refuses is refused with its status and headers; no answer at all is UpstreamUnreachable.
 An upstream that dies cuts the client: a close of ours, "going away", would be taken for an end as it should be.
 """
@@ -12,15 +13,17 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from contextlib import suppress
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import aiohttp
 from aiohttp import WSCloseCode, WSMsgType, web
-from aiohttp.http import WebSocketWriter
+from aiohttp.http import WebSocketWriter, WSMessage
+from aiohttp.http_websocket import WSMessageTextBytes
 from multidict import CIMultiDict
 
-from memory.errors import MemoryInvalid, UpstreamUnreachable
+from memory.errors import MemoryInvalid, RateLimited, UpstreamUnreachable
 from memory.passage import note
+from proxy.in_flight import BODY
 from proxy.passages import ENDED
 from proxy.relay import BareHead, RelayResponse, Upstream, answer_headers, as_text, cut, raw_target
 
@@ -31,8 +34,36 @@ Closing = tuple[int, bytes]  # code and reason
 NO_CODE = 0  # so aiohttp calls that of a close frame in which there is none
 # A message is held until it is here as a whole. vLLM's own server refuses one of more than 16 MiB.
 MESSAGE_BYTES_MAX = 67_108_864
+CONTROL_HEAD_BYTES = 6  # of a client's ping or pong, its mask included
 # What lies in its buffer is read at the next turn of the event loop; this is for one that is late.
 LAST_WORDS_S = 1.0
+
+
+class Held:
+    """What came of a client's messages and was not carried yet. (Compressed, as it came.)"""
+
+    def __init__(self, request: web.Request) -> None:
+        self._request = request
+        self._body = request[BODY]
+        self.had_no_room = False
+
+    def came(self, size: int) -> None:
+        """So many bytes came over its connection."""
+        if not self._body.take(size):
+            self.had_no_room = True
+            cut(self._request)
+
+    def of(self, message: WSMessage | WSMessageTextBytes) -> int:
+        """How much of it is a message's: all but for a ping or pong, which may come in the middle of another."""
+        is_control = message.type in (WSMsgType.PING, WSMsgType.PONG)
+        return len(message.data) + CONTROL_HEAD_BYTES if is_control else self._body.bytes
+
+    def let_go(self, size: int) -> None:
+        """So much was carried."""
+        self._body.let_go(min(size, self._body.bytes))
+
+
+HELD: Final = web.RequestKey("held", Held)
 
 
 class RelaySocket(BareHead, web.WebSocketResponse[bool]):
@@ -74,20 +105,21 @@ async def tunnel(
         except web.HTTPBadRequest as exc:
             raise MemoryInvalid("this is no WebSocket handshake: method, version or key is wrong") from exc
         note(http=ours.status)
-        ways = [asyncio.create_task(_carry(ours, theirs)), asyncio.create_task(_carry(theirs, ours))]
+        held = request[HELD] = Held(request)
+        ways = [asyncio.create_task(_carry(ours, theirs, held)), asyncio.create_task(_carry(theirs, ours))]
         if refused is not None:
             ways.append(asyncio.create_task(_shut_out(refused())))
         try:
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
         except asyncio.CancelledError:
-            if not await _had_closed(request, ways, ours, theirs):
+            if not await _had_closed(request, ways, ours, theirs, held):
                 raise
         finally:
             for way in ways:
                 way.cancel()
         closing = _ending(ways)
         await asyncio.gather(*ways, return_exceptions=True)
-        await _close(request, closing, ours, theirs)
+        await _close(request, closing, ours, theirs, held)
         return ours
 
 
@@ -108,10 +140,10 @@ def _answering(theirs: aiohttp.ClientWebSocketResponse[bool]) -> RelaySocket:
     return ours
 
 
-async def _close(request: web.Request, closing: Closing | None, ours: RelaySocket, theirs: Ends) -> None:
+async def _close(request: web.Request, closing: Closing | None, ours: RelaySocket, theirs: Ends, held: Held) -> None:
     """Close both ends as the one that closed did, else vLLM's with "going away". Behind a close a client may hang up
     here, too; one that is still there though nobody closed is cut: vLLM's end has broken off."""
-    if closing is None and not ours.closed:
+    if closing is None and not ours.closed and not held.had_no_room:
         note(outcome="failed")
         cut(request)
         return
@@ -137,10 +169,14 @@ async def _say_close(writer: WebSocketWriter, *code_and_reason: object) -> None:
 
 
 async def _had_closed(
-    request: web.Request, ways: Iterable[asyncio.Task[Closing | None]], ours: RelaySocket, theirs: Ends
+    request: web.Request, ways: Iterable[asyncio.Task[Closing | None]], ours: RelaySocket, theirs: Ends, held: Held
 ) -> bool:
-    """Whether a socket whose request was cancelled had ended as it should: who has closed may hang up at once. vLLM is
-    told that another is gone, and its client, where it is this process that ends, that it may come again."""
+    """Whether a socket whose request was cancelled had ended as it should: who has closed may hang up at once, and one
+    that had no room was cut here. vLLM is told that another is gone, and its client, where it is this process that
+    ends, that it may come again."""
+    if held.had_no_room:
+        note(outcome="refused", code=RateLimited.code)
+        return True
     if request.get(ENDED):
         ends = theirs.close(code=WSCloseCode.GOING_AWAY), ours.close(code=WSCloseCode.SERVICE_RESTART)
         with suppress(TimeoutError):
@@ -166,10 +202,11 @@ async def _refused(request: web.Request, refusal: aiohttp.WSServerHandshakeError
     return response
 
 
-async def _carry(source: Ends, target: Ends) -> Closing | None:
+async def _carry(source: Ends, target: Ends, held: Held | None = None) -> Closing | None:
     """Carry frames one way until the source closes, and how it did; None when it just went away."""
     while True:
         message = await source.receive()
+        size = held.of(message) if held is not None else 0
         if message.type is WSMsgType.TEXT:
             await target.send_str(message.data)
         elif message.type is WSMsgType.BINARY:
@@ -182,6 +219,8 @@ async def _carry(source: Ends, target: Ends) -> Closing | None:
             return message.data, (message.extra or "").encode()
         else:
             return None
+        if held is not None:
+            held.let_go(size)
 
 
 async def _shut_out(refused: Awaitable[None]) -> Closing:

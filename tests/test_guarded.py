@@ -7,14 +7,16 @@ import json
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from functools import partial
+from uuid import UUID
 
 import aiohttp
 import pytest
 from aiohttp import web
 
 from memory.config import load_settings
+from memory.config_sections import Limits
 from proxy.app import Handler
+from proxy.in_flight import BODY, InFlight
 from proxy.relay import RelayResponse, Upstream
 from proxy.websocket import tunnel
 from proxy.worker import guarded_site
@@ -336,7 +338,13 @@ async def tunnelled(
     await web.TCPSite(behind, "127.0.0.1", 0).start()
     base = f"http://127.0.0.1:{behind.addresses[0][1]}"
     upstream = Upstream(base, api_key=None, replace_auth=False, connect_timeout_s=5, keepalive_s=4)
-    here.router.add_get("/", partial(tunnel, upstream=upstream))
+    in_flight = InFlight(Limits())
+
+    async def carries(request: web.Request) -> web.StreamResponse:
+        with in_flight.one(UUID(int=1)) as request[BODY]:
+            return await tunnel(request, upstream)
+
+    here.router.add_get("/", carries)
     runner = web.AppRunner(here, handler_cancellation=True, shutdown_timeout=DRAIN_S)
     await runner.setup()
     listener = socket.create_server(("127.0.0.1", 0))

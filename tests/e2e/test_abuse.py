@@ -5,6 +5,7 @@ One service with small bounds for all of it.
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import json
 import socket
@@ -80,6 +81,50 @@ def test_bodies_that_are_too_much_together_are_429_until_one_of_them_ends(bounde
     while (status := exchange(bounded.url, head + b" " * 199_999, method="POST").status) == 429:
         assert time.monotonic() < until
     assert status == 400  # what is no JSON is vLLM's to refuse
+
+
+def opened(service: Service) -> socket.socket:
+    """A WebSocket whose handshake is done."""
+    made = connect(service.url)
+    made.sendall(
+        b"GET /v1/realtime?model=fake-model HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\nSec-WebSocket-Version: 13\r\n\r\n"
+    )
+    assert made.recv(65_536).startswith(b"HTTP/1.1 101 ")
+    return made
+
+
+def frame(size: int, kind: int = 0x82) -> bytes:
+    """The head and mask of a client's frame of so many bytes, which follow, all zero. `kind` 0x82: a whole message."""
+    length = bytes([0x80 | size]) if size < 126 else b"\xff" + size.to_bytes(8, "big")
+    return bytes([kind]) + length + bytes(4)
+
+
+def echoed(made: socket.socket, size: int) -> None:
+    """A message of so many bytes goes and comes back."""
+    made.sendall(frame(size) + bytes(size))
+    left = size + (2 if size < 126 else 4 if size < 65_536 else 10)
+    while left:
+        left -= len(made.recv(left))
+
+
+def test_messages_of_websockets_that_are_not_whole_are_bounded_together(bounded: Service) -> None:
+    """Each was held to its end, 64 MiB, whatever others there were."""
+    with opened(bounded) as first, opened(bounded) as second, opened(bounded) as third:
+        for _ in range(8):
+            first.sendall(frame(9, 0x89) + bytes(9))  # a ping
+            assert len(first.recv(11)) == 11
+            echoed(first, 150_000)  # what was carried is held no more
+        first.sendall(frame(200_000) + bytes(180_000))
+        time.sleep(0.3)  # it is read
+        with contextlib.suppress(ConnectionError):
+            second.sendall(frame(200_000) + bytes(180_000))
+            assert second.recv(1) == b"", "the one for which there is no room is cut"
+        echoed(third, 50_000)
+        first.sendall(bytes(20_000))
+        assert first.recv(4) == b"\x82\x7f\0\0"
+    lines = [line for line in bounded.log.read_text().splitlines() if "route=websocket" in line]
+    assert any("outcome=refused code=rate_limited" in line for line in lines), lines
 
 
 def test_too_many_messages_are_413(bounded: Service) -> None:
