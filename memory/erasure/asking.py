@@ -17,7 +17,7 @@ from memory.envelope import Binding, seal
 from memory.erasure.journal import Entry
 from memory.erasure.model import GoneTurn, Job, Labelled, Plan, Target
 from memory.erasure.ports import EraseStore, Witness
-from memory.erasure.repeated import answers_given, own_words
+from memory.erasure.repeated import answers_given, own_words, said_again
 from memory.erasure.shingles import Shingles
 from memory.ids import new_id
 from memory.keys import KeyRing
@@ -114,19 +114,21 @@ class Asking:
         return self.store.turns(tenant, plan.scope_ids, plan.sessions_beside, list(plan.turns), plan.touched)
 
     async def _repeats(self, plan: Plan, target: Target, made: Mapping[UUID, int], turns: Set[UUID]) -> dict[UUID, int]:
-        """Answers elsewhere that say the words of these turns, or of what goes with them, which they were given, with
-        their scopes.
+        """Other answers that say the words of these turns, or of what goes with them, which they were given or stand
+        behind, with their scopes.
         """
+        again = await said_again(self.store, plan, target)
+        again = {one: at for one, at in again.items() if one not in turns}
         given = await answers_given(self.store, plan, target, made, set())
         elsewhere = [(one, at, text) for one, at, text in given if one not in turns]
         if not elsewhere:
-            return {}
+            return again
         words, own = Shingles(), await own_words(self.store, plan, target.scope.tenant, made)
         async for page in self._turns(plan, target.scope.tenant):
             for one in page:
                 words.add(one.content)
             await asyncio.sleep(0)
-        return {one: at for one, at, text in elsewhere if words.found_in(text) or own.found_in(text)}
+        return again | {one: at for one, at, text in elsewhere if words.found_in(text) or own.found_in(text)}
 
     async def _marked(self, scope: Scope, erasure_id: UUID) -> UUID:
         """An id whose last bytes are an HMAC of the rest and the scope: a job that has ended keeps no name of it."""

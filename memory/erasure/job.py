@@ -28,7 +28,7 @@ from memory.erasure.letters import Letters
 from memory.erasure.model import WHOLE, Items, Job, Named, Plan, Step, Target, Traces, added
 from memory.erasure.ports import EraseStore, GoesThrough, Hots, MakesAnew, TakesFiles
 from memory.erasure.receipt import signed
-from memory.erasure.repeated import answers_given, own_words
+from memory.erasure.repeated import answers_given, own_words, said_again
 from memory.erasure.shingles import Shingles
 from memory.erasure.wanted import Wanted
 from memory.keys import KeyRing
@@ -255,6 +255,8 @@ class Erasing:
             for one, at, text in given
             if one not in events and (known.words.found_in(text) or own.found_in(text))
         }
+        again = await said_again(self._store, plan, target)
+        echoes |= {one: at for one, at in again.items() if one not in events}
         plan = replace(plan, turns={**plan.turns, **echoes})
         await self._take_in(plan, [], [], list(echoes), known, tenant)
         return plan

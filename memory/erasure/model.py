@@ -80,6 +80,7 @@ class GoneTurn:
     session_id: UUID
     exchange_id: UUID
     chain: bytes
+    role: str
     names: tuple[str, ...]
     content: str
     came: datetime

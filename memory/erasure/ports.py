@@ -77,6 +77,9 @@ class EraseStore(Protocol):
     async def answers_given(
         self, tenant: UUID, see: Sequence[int], memories: Mapping[UUID, int]
     ) -> list[tuple[UUID, int, str]]: ...
+    async def said_beside(
+        self, tenant: UUID, see: Sequence[int], events: Sequence[UUID]
+    ) -> list[tuple[UUID, int, str, bool]]: ...
     async def mark(
         self,
         job: Job,

@@ -1,4 +1,5 @@
-"""Answers that repeat what goes: what is meant and what was made of it in, the answers to who was given any of it out.
+"""Answers that repeat what goes: what is meant and what was made of it in, the answers to who was given any of it out,
+and those behind it in its own conversation.
 
 Whether one repeats it is said by its words (shingles). Raises StoreUnavailable.
 """
@@ -46,3 +47,23 @@ async def own_words(
                 own.add(content)
         await asyncio.sleep(0)
     return own
+
+
+async def said_again(store: EraseStore, plan: Plan, target: Target) -> dict[UUID, int]:
+    """Answers that say again what goes of somebody's words before them, in a conversation that stays, by their scopes.
+    What another turn of it that stays says too is no proof, nor are phrases of models. What came by an erasure, which
+    is taken out of an older copy, is known by its tombstones.
+    """
+    if target.until is not None or not plan.turns:
+        return {}
+    tenant, words = target.scope.tenant, Shingles()
+    async for page in store.turns(tenant, [], [], list(plan.turns), plan.touched):
+        for one in page:
+            if one.role != "assistant":
+                words.add(one.content)
+        await asyncio.sleep(0)
+    beside = await store.said_beside(tenant, plan.touched, list(plan.turns))
+    for event_id, _, text, answers in beside:
+        if not answers and event_id not in plan.turns:
+            words.said(text)
+    return {one: at for one, at, text, answers in beside if answers and words.found_in(text)}

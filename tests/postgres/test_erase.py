@@ -1280,6 +1280,33 @@ async def test_a_summary_made_anew_may_be_given(bench: Bench) -> None:
         assert (await bench.commit_given(ada, one)).new_turns == turns, session_label
 
 
+async def test_an_answer_that_repeats_what_was_said_before_it_goes_with_that(bench: Bench) -> None:
+    """In the conversation itself, where the model was not given a memory but read the turn. A closing phrase that
+    answers have in common is no proof, nor is what somebody says in another turn, too.
+    """
+    ada, phrase = bench.stores.scope("ada"), "is there anything else that I can help you with today"
+    pasted = "the list of the seven boats that lie in the harbour of Izola"
+    talk = (
+        f"Do you know the heron? And here is {pasted}.",
+        f"No, but {phrase}?",
+        f"{WORDS[0]}, and again {pasted}",
+        f"Noted: {WORDS[0]}. And {phrase}?",
+        "I have a kite, too.",
+        f"Kites are fun, as is {pasted}; {phrase}?",
+        "Where was the heron?",
+        f"You said: {WORDS[0]}.",
+    )
+    await bench.commit(ada, "s", talk)
+    await bench.commit(ada, "other", ("I have been told of a heron.", f"Oh, {WORDS[0]}."))
+    memory = bench.postgres.psql(f"SELECT memory_id FROM memory_versions WHERE content = '{talk[2]}'")
+    _, turns, _ = await bench.asking.remembered(Target("memory", memory, ada))
+    receipt = (await bench.run(await bench.ask("memory", memory, ada))).receipt
+    assert receipt["complete"], receipt["probe"]
+    assert seen(bench, UUID(int=9), "s")["said"] == "|".join(talk[at] for at in (0, 1, 4, 5, 6))
+    assert seen(bench, UUID(int=9), "other")["said"].count("|") == 1
+    assert len(turns) == 3, "and a dry run tells of them"
+
+
 @pytest.mark.parametrize("how", ["edited, by its id", "edited, by its conversation", "of no turn"])
 async def test_an_answer_that_repeats_words_that_no_turn_says_goes_with_them(bench: Bench, how: str) -> None:
     """And one that says something else stays, as does what it was asked."""

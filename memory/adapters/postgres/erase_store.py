@@ -151,6 +151,23 @@ class EraseStore(EraseJobs):
                 found += await tx.fetch("answers_given", tenant, some, ids)
         return [(row["event_id"], row["scope_id"], row["content"]) for row in found]
 
+    async def said_beside(
+        self, tenant: UUID, see: Sequence[int], events: Sequence[UUID]
+    ) -> list[tuple[UUID, int, str, bool]]:
+        """What is said in the conversations of these turns, with its scope; and whether it is an answer that stands
+        behind the first of them that no model said. What models said before that is left out.
+        """
+        found: list[Any] = []
+        async with self._database.transaction(tenant, see, read_only=True) as tx:
+            for some in some_of(events, IDS_AT_ONCE):
+                found += await tx.fetch("said_beside", tenant, list(some))
+        said = [(row, row["role"] == "assistant") for row in found]
+        return [
+            (row["event_id"], row["scope_id"], row["content"], answers)
+            for row, answers in said
+            if row["behind"] or not answers
+        ]
+
     # ------------------------------------------------------------ marking
 
     async def mark(
@@ -535,6 +552,7 @@ def _turn(row: Any) -> GoneTurn:
         row["session_id"],
         row["exchange_id"],
         bytes(row["chain"]),
+        row["role"],
         called(row["source_id"], row["line_digest"], row["event_id"]),
         row["content"],
         row["came"],

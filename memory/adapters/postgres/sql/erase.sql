@@ -298,8 +298,9 @@ CROSS JOIN LATERAL (
 -- These turns, with their words. Each is looked up by itself: else all of a scope that seemed to hold next to nothing were
 -- gone through for a page of it.
 -- $1 tenant uuid, $2 event_ids uuid[]
--- Uses: turns_pkey. Rows: event_id, scope_id, session_id, exchange_id, chain, source_id, line_digest, name, content, came.
-SELECT t.event_id, t.scope_id, t.session_id, t.exchange_id, t.chain, t.source_id, t.line_digest, t.name, t.content,
+-- Uses: turns_pkey.
+-- Rows: event_id, scope_id, session_id, exchange_id, chain, role, source_id, line_digest, name, content, came.
+SELECT t.event_id, t.scope_id, t.session_id, t.exchange_id, t.chain, t.role, t.source_id, t.line_digest, t.name, t.content,
        least(t.occurred_at, t.recorded_at) AS came
 FROM unnest($2::uuid[]) AS w (event_id)
 CROSS JOIN LATERAL (SELECT * FROM turns WHERE tenant_id = $1 AND event_id = w.event_id LIMIT 1) t;
@@ -830,6 +831,23 @@ SELECT t.event_id, t.scope_id, t.content
 FROM turns t
 WHERE t.tenant_id = $1 AND t.session_id = ANY (ARRAY(SELECT session_id FROM giving)) AND t.role = 'assistant'
   AND ((t.session_id, t.exchange_id) IN (SELECT session_id, exchange_id FROM giving)) IS TRUE;
+
+-- name: said_beside
+-- The conversations of these turns, with their words. `behind`: it stands behind the first of them that no model said.
+-- $1 tenant uuid, $2 event_ids uuid[]
+-- Uses: turns_pkey, turns_siblings. Rows: event_id, scope_id, role, content, behind.
+WITH said AS MATERIALIZED (
+    SELECT session_id, min(seq) AS seq
+    FROM turns
+    WHERE tenant_id = $1 AND event_id = ANY ($2) AND role <> 'assistant'
+    GROUP BY session_id)
+SELECT a.event_id, a.scope_id, a.role, a.content, a.seq > s.seq AS behind
+FROM said s
+CROSS JOIN LATERAL (
+    SELECT event_id, scope_id, role, content, seq
+    FROM turns
+    WHERE tenant_id = $1 AND session_id = s.session_id
+    OFFSET 0) a;
 
 -- name: unseal_these
 -- Drop the sealed bodies of these exchanges.
