@@ -1335,6 +1335,26 @@ async def test_an_answer_that_repeats_words_that_no_turn_says_goes_with_them(ben
     assert len(turns) == before - rows(bench, "turns"), "and a dry run tells of it"
 
 
+async def test_an_answer_goes_although_another_memory_of_its_block_was_forgotten_before(bench: Bench) -> None:
+    """With that one its block is gone from the record; which others it was given stands there all the same."""
+    ada, told = bench.stores.scope("ada"), "the golden oriole nests behind the chapel in Begunje"
+    await bench.commit(ada, "s")
+    await bench.commit(ada, "t", (told, "It does."))
+    heron, oriole = (
+        UUID(bench.postgres.psql(f"SELECT memory_id FROM memory_versions WHERE content = '{text}'"))
+        for text in (WORDS[0], told)
+    )
+    one = given(ada, heron, answer=f"You said: {told}.")
+    named = retrieval(one.exchange.exchange_id, heron, oriole)
+    candidates = tuple({"id": str(memory), "injected": True} for memory in (heron, oriole))
+    one = replace(one, retrieval=replace(named, record=replace(named.record, candidates=candidates)))
+    await bench.commit_given(ada, one)
+    for memory, left in ((heron, f"{QUESTION}|You said: {told}."), (oriole, QUESTION)):
+        receipt = (await bench.run(await bench.ask("memory", str(memory), ada))).receipt
+        assert receipt["complete"], receipt["probe"]
+        assert seen(bench, memory)["said"] == left
+
+
 async def test_an_answer_stored_while_the_mark_was_made_goes_too(bench: Bench) -> None:
     ada = bench.stores.scope("ada")
     await bench.commit(ada, "s")

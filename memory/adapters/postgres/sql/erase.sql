@@ -814,7 +814,8 @@ ORDER BY c.relname, a.attnum;
 
 -- name: answers_given
 -- The answers to requests of these sessions that were given one of these memories, with their words. As sets, like
--- unname_retrievals: there is no index of turns by exchange.
+-- unname_retrievals: there is no index of turns by exchange. A block that another memory of it has taken along stands in no
+-- placement any more: what was placed newly is among the candidates, too.
 -- $1 tenant uuid, $2 session_ids uuid[], $3 ids text[]
 -- Uses: retrievals_of_session, turns_siblings. Rows: event_id, scope_id, content.
 WITH giving AS MATERIALIZED (
@@ -825,6 +826,11 @@ WITH giving AS MATERIALIZED (
         CROSS JOIN jsonb_array_elements(r.placements) AS p
         CROSS JOIN jsonb_array_elements_text(coalesce(p -> 'memory_ids', '[]')) AS one
         WHERE r.tenant_id = $1 AND r.session_id = ANY ($2)
+        UNION ALL
+        SELECT r.session_id, r.exchange_id, c ->> 'id'
+        FROM retrievals r
+        CROSS JOIN jsonb_array_elements(r.candidates) AS c
+        WHERE r.tenant_id = $1 AND r.session_id = ANY ($2) AND c ->> 'injected' = 'true'
         OFFSET 0) n
     WHERE n.named IN (SELECT unnest($3::text[])))
 SELECT t.event_id, t.scope_id, t.content
