@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import sys
+import time
 from datetime import UTC, datetime
 
 import uvloop
@@ -16,11 +17,12 @@ from memory.adapters.language import LanguageModel
 from memory.adapters.postgres.database import NIGHTLY, Database
 from memory.adapters.postgres.serving_store import ServingStore
 from memory.config import Settings
+from memory.consolidation import Counted
 from memory.errors import TRY_AGAIN, ConfigInvalid, StoreUnavailable
 from memory.key_wiring import with_keys
 from memory.telemetry import Metrics
 from memory.wiring import consolidation, holder_name, prepared, step_back, work
-from memory.write.consolidate import Standing
+from memory.write.consolidate import LEASE_S, Consolidation, Say, Standing
 from memory.write.consolidate_report import shown, told
 
 
@@ -53,7 +55,7 @@ async def consolidated(settings: Settings, mode: str, *, as_json: bool) -> int:
             sys.stdout.write(shown(await one.last(), as_json=as_json))
             return 0
         began = datetime.now(UTC)
-        report = await (one.rehearse(told) if mode == "dry-run" else one.run(told))
+        report = await (one.rehearse(told) if mode == "dry-run" else in_turn(one, told))
     finally:
         await database.close()
     if report is None:
@@ -62,3 +64,15 @@ async def consolidated(settings: Settings, mode: str, *, as_json: bool) -> int:
     standing = Standing(began, datetime.now(UTC), tuple(one.as_json() for one in report))
     sys.stdout.write(shown(standing, as_json=as_json, rehearsed=mode == "dry-run"))
     return 0
+
+
+async def in_turn(one: Consolidation, say: Say) -> list[Counted] | None:
+    """A run, once no other process is at it. One that was killed is waited for as long as its lease can last."""
+    until = time.monotonic() + LEASE_S + 1
+    report = await one.run(say)
+    if report is None:
+        sys.stderr.write(f"another process consolidates, or was killed lately: waiting {LEASE_S:.0f} s for it\n")
+    while report is None and time.monotonic() < until:
+        await asyncio.sleep(1.0)
+        report = await one.run(say)
+    return report

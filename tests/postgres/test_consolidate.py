@@ -13,10 +13,12 @@ from uuid import UUID
 import numpy as np
 import pytest
 
+from memory import commands
 from memory.adapters.postgres import blocks
 from memory.adapters.postgres.audit import AuditLog
-from memory.adapters.postgres.consolidate_store import ConsolidateStore
+from memory.adapters.postgres.consolidate_store import JOB, ConsolidateStore
 from memory.adapters.postgres.database import Bounds, Transaction
+from memory.adapters.postgres.leadership import Leadership
 from memory.adapters.postgres.queries import Query
 from memory.adapters.postgres.sharing import Sharing
 from memory.config import Settings, load_settings
@@ -1347,3 +1349,23 @@ async def test_a_store_that_is_away_ends_the_run_and_the_next_goes_on(night: Nig
     assert postgres.psql("SELECT count(*) FROM consolidation_runs") == "1"
     assert [one.step for one in night.said if one.changed] == ["expired"]
     assert {one.step for one in night.said} <= set(STEPS)
+
+
+async def test_a_command_comes_behind_one_that_was_killed(night: Night, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its lease lasts for a minute; the same command again was told that another process consolidates."""
+    killed, said = Leadership(night.stores.database, JOB, "killed"), ""
+    assert await killed.lead(600.0) is not None
+    again = asyncio.create_task(commands.in_turn(night.on(night.store), lambda _, counted: None))
+    while "waiting 60 s" not in said:
+        await asyncio.sleep(0.02)
+        said += capsys.readouterr().err
+    await killed.resign()  # as when the lease is over
+    assert [one.step for one in await again or ()] == list(STEPS)
+
+
+async def test_a_command_does_not_wait_for_ever_for_one_that_goes_on(
+    night: Night, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(commands, "LEASE_S", 0.0)
+    assert await Leadership(night.stores.database, JOB, "at it").lead(600.0) is not None
+    assert await commands.in_turn(night.on(night.store), lambda _, counted: None) is None
