@@ -54,8 +54,9 @@ async def opens_beside(settings: Settings) -> None:
     await opens(settings)
 
 
-async def opens(settings: Settings) -> None:
-    """Refuse a master key that does not open the tenants' keys of this store, at `TENANTS_LOOKED_AT` of them.
+async def opens(settings: Settings, *, begins: bool = False) -> None:
+    """Refuse a master key that does not open the tenants' keys of this store, at `TENANTS_LOOKED_AT` of them. `begins`:
+    for a start, which gives a store that has no key yet its first, so that of two that start on it at once one is told.
 
     Raises StoreUnavailable, StartFailed with the remedy, ConfigInvalid.
     """
@@ -63,13 +64,16 @@ async def opens(settings: Settings) -> None:
         raise ConfigInvalid("database.url is not resolved")
     database, keys = with_keys(settings, await Database.open(settings.database.url.get_secret_value(), _FEW))
     try:
+        if begins:
+            await keys.tenant_key(await KeyStore(database).ensure_tenant("default", datetime.now(UTC)))
         for tenant in islice(await KeyStore(database).tenant_names(), TENANTS_LOOKED_AT):
             await keys.knows(tenant)
     except EnvelopeUnreadable as fault:
         raise StartFailed(
             f"the store is sealed under another master key than {_key_place(settings)} ({fault}), and one that is "
             "missing is made anew; remedy: put the former one back, from the backup or by mounting its volume, or "
-            "name it in encryption.previous_master_key_file. Without it nothing sealed can be opened"
+            "name it in encryption.previous_master_key_file; services of one store are given the same. Without it "
+            "nothing sealed can be opened"
         ) from fault
     finally:
         await database.close()

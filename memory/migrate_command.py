@@ -78,8 +78,8 @@ async def _opened(settings: Settings) -> None:
     Raises StoreUnavailable, StartFailed.
     """
     if settings.data.dir is not None:
-        opens: Callable[[Settings], Awaitable[None]] = importlib.import_module("memory.key_wiring").opens
-        await opens(settings)
+        opens: Callable[..., Awaitable[None]] = importlib.import_module("memory.key_wiring").opens
+        await opens(settings, begins=True)
 
 
 async def _claimed(settings: Settings) -> None:

@@ -36,7 +36,6 @@ from memory.adapters.postgres.migrate import (
 from memory.adapters.postgres.scopes import Scopes
 from memory.config import Settings, load_settings, write_private
 from memory.errors import ModelFileInvalid, StartFailed, StoreUnavailable
-from memory.key_wiring import with_keys
 from memory.migrate_command import migrated
 from memory.model import Scope
 from tests.postgres_fixture import DIM, MODEL, MODEL_DIGEST, TEMPLATE, Server, TestDatabase
@@ -135,15 +134,34 @@ async def test_a_start_under_another_master_key_than_the_stores_is_refused(
     overrides = {"database.url": postgres.app, "database.owner_url": postgres.owner, "redis.url": "redis://nowhere"}
     settings = load_settings(None, {**overrides, "data.dir": str(tmp_path)}, {})
     await migrate_command.migrated(settings)  # nothing is sealed yet: any key will do
-    database, keys = with_keys(settings, await Database.open(postgres.app))
-    await keys.tenant_key(await KeyStore(database).ensure_tenant("default", datetime.now(UTC)))
-    await database.close()
     await migrate_command.migrated(settings)
     (tmp_path / "master.key").rename(tmp_path / "former.key")
     with pytest.raises(StartFailed, match=r"another master key than .*master\.key.*remedy: .*backup"):
         await migrate_command.migrated(settings)
     given = {"encryption.previous_master_key_file": str(tmp_path / "former.key"), "data.dir": str(tmp_path)}
     await migrate_command.migrated(load_settings(None, {**overrides, **given}, {}))
+
+
+async def test_of_two_services_that_start_on_an_empty_store_under_two_master_keys_one_is_refused(
+    postgres: TestDatabase, valkey: ValkeyServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Two containers, each with a volume of its own. Both were let in, and the second was never ready and buried what
+    the first captured: its workers could open none of it.
+    """
+
+    async def nothing(settings: Settings, url: str) -> None:
+        """The model is not what is looked at here."""
+
+    monkeypatch.setattr(migrate_command, "settle", nothing)
+    urls = {"database.url": postgres.app, "database.owner_url": postgres.owner, "redis.url": valkey.url}
+    services = [load_settings(None, {**urls, "data.dir": str(tmp_path / name)}, {}) for name in ("one", "two")]
+    for one in services:
+        assert one.data.dir is not None
+        one.data.dir.mkdir()
+    ended = await asyncio.gather(*map(migrate_command.migrated, services), return_exceptions=True)
+    refused = [str(one) for one in ended if isinstance(one, StartFailed)]
+    assert len(refused) == 1 and ended.count(None) == 1, ended
+    assert "services of one store are given the same" in refused[0]
 
 
 def test_a_command_without_the_services_master_key_is_refused_and_makes_none(
