@@ -41,7 +41,7 @@ OPENS: Final = re.compile(
     r"(?:^|[,;:.!?()–—-]|\b(?:and|but|because|since|so|also|plus|well|yeah|yes|yep|no|nope|actually|btw|oh|hey|hi|hello|though|although"
     r"|considering|given|now|currently|remember|note|that|fyi|honestly|personally|basically|sorry|mean|y|und|et|aber|pero|mais|sure|then"
     r"|yesterday|today|(?:this|last) (?:week|month|year|morning|night)|lately|recently|especially|anyway|still|uh|um|uhm|erm|in (?:real life|reality|fact|general)"
-    r"|generally|usually|normally|nowadays|these days|at (?:work|home)"
+    r"|hm+|yo|ngl|tb[hf]|to be honest|at the moment|generally|usually|normally|nowadays|these days|at (?:work|home)"
     r"|(?:it )?turns out(?: that)?|en fait|finalement|d'ailleurs|en realidad|al final|por cierto"
     r"|hallo|moin|hola|bonjour|salut|porque|car|denn|recuerda que|ten en cuenta que|n'oublie pas que))\s*$",
     re.IGNORECASE,

@@ -27,7 +27,17 @@ _SHORT: Final = (
     r"|(?P<ive>ive)(?= (?:got|been|lived|worked|moved|always|never)\b)|(?P<dont>dont)(?= (?:like|eat|drink|have|live|work|use|want|forget)\b)"
     r"|(?P<cant>cant)(?= (?:stand|eat|have)\b))"
 )
-_FOUND: Final = re.compile(rf"{_AGAIN}|{_HESITATES}|{_SHORT}", re.IGNORECASE)
+_DONE_CHARS: Final = 200  # what is longer, or goes on in another line, may be somebody's notes
+# "Just moved to Porto!": a text that begins with what was done does not say by whom.
+_DONE: Final = (
+    r"\A(?P<lead>\W{0,3}(?:(?:so|ok|okay|well|hey|hi|yeah|btw|update|quick update|good news|bad news|oh)\b[ ,:!.]{1,3}){0,3})"
+    r"(?P<done>(?:(?:just|finally|recently|also|already) ){0,2}"
+    r"(?:moved (?=(?:back |over )?to (?-i:[A-Z]))|relocated (?=to (?-i:[A-Z]))|(?:switched|migrated) (?=(?:over )?(?:to|from) )"
+    r"|(?:quit|left|lost) (?=my (?:job|position)\b)|quit (?=smoking|drinking)|(?:got rid of|sold|cancell?ed) (?=my |our )"
+    r"|(?:broke|split) (?=up with )|(?:dropped|ditched|replaced) (?=[\w+#.-]+(?: with |[,.!]|$))|(?:adopted|bought) (?=an? )))"
+    rf"(?=[^\n]{{0,{_DONE_CHARS}}}\Z)"
+)
+_FOUND: Final = re.compile(rf"{_DONE}|{_AGAIN}|{_HESITATES}|{_SHORT}", re.IGNORECASE)
 _IN_FULL: Final = {"im": "I'm", "ive": "I've", "dont": "don't", "cant": "can't"}
 
 
@@ -53,7 +63,8 @@ def written_out(text: str) -> WrittenOut:
     """A text as it would have been written."""
     parts, here, there, length, reached = [], [0], [0], 0, 0
     for found in _FOUND.finditer(text):
-        instead = found["kept"] or found["small"] or _IN_FULL.get(found[0].casefold(), "")
+        done = f"{found['lead']}I {found['done']}" if found["done"] else ""
+        instead = done or found["kept"] or found["small"] or _IN_FULL.get(found[0].casefold(), "")
         kept = text[reached : found.start()] + instead
         parts.append(kept)
         length, reached = length + len(kept), found.end()

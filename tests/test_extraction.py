@@ -2292,6 +2292,43 @@ def test_a_partner_of_ours_is_a_firm() -> None:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
+        ("moved to Porto last week!", ("lives_in", "porto")),
+        ("Ok so just moved to Lyon.", ("lives_in", "lyon")),
+        ("quit my job at Acme", ("works_at", "acme")),
+        ("finally quit smoking!", ("does", "smoking")),
+        ("got rid of my car", ("has", "car")),
+        ("Broke up with Tom.", ("partner_name", "tom")),
+        ("switched to Ableton after all, the other kept crashing", ("uses", "ableton")),
+        ("update: adopted a dog named Rex", ("dog_name", "rex")),
+        ("hmm I prefer tea", ("prefers", "tea")),
+        ("tbh I hate coriander", ("likes", "coriander")),
+    ],
+)
+def test_what_is_typed_without_who_did_it_was_done_by_the_one_who_types(text: str, expected: tuple[str, str]) -> None:
+    fact = only(text)
+    assert (fact.subject, fact.predicate, fact.object) == ("user", *expected)
+    assert fact.object in text[slice(*fact.span)].casefold()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "moved to tears",
+        "moved to Rome?",
+        "should have moved to Rome",
+        "She left. Moved to Rome in May.",
+        "Moved to Berlin in 2019\n- Worked at Acme\n- Left",
+        "bought a house, good idea?",
+        "switched off my phone",
+    ],
+)
+def test_notes_questions_and_what_another_did_are_not_the_speakers(text: str) -> None:
+    assert triples(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
         ("We dropped Stripe, we're going with Adyen after all.", [("uses", "stripe", True), ("chose", "adyen", False)]),
         ("We moved from pnpm to bun last week.", [("uses", "pnpm", True)]),
         ("We switched from pnpm to bun last week.", [("uses", "pnpm", True), ("uses", "bun", False)]),
