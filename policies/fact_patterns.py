@@ -150,7 +150,15 @@ _WHO: Final = (
     _rule(rf"I {_ADV}have (?:an? )?(?:severe |bad |serious )?allerg(?:y|ies) to {_RUNS}", "allergic_to", "{S} is allergic to {o}.", "list", importance=0.95),
     _rule(rf"I {_ADV}(?:have|suffer from|struggle with|was diagnosed with|got diagnosed with|been diagnosed with) (?P<o>{CONDITIONS})(?![\w-])", "has_condition", "{S} has {o}.", "exact", importance=0.9),
     _rule(rf"I(?:'ve| have| was| got)? (?:recently |just |been ){{0,2}}diagnosed with {_RUN}", "has_condition", "{S} has been diagnosed with {o}.", importance=0.9),
-    _rule(rf"{_NOT}eat {_RUNS}", "eats", "{S} does not eat {o}.", "list", "preference", "negated", importance=0.8),
+    *(
+        row
+        for verb, does in (("eat", "eats"), ("drink", "drinks"))
+        for row in (
+            _rule(rf"{_NOT}{verb} (?!enough\b|much\b|any ?more\b){_RUNS}", does, f"{{S}} does not {verb} {{o}}.", "list", "preference", "negated", importance=0.8),
+            _rule(rf"(?:I'm back to|I {_ADV}(?:started|began)) {verb}ing {_RUNS}", does, f"{{S}} {does} {{o}}.", "list", "preference", importance=0.8),
+            _rule(rf"I (?:can )?{verb} (?!(?:out|well|less|more|better|healthier|lunch|dinner|breakfast)\b)(?P<o>[^,.;:!?()\n\"\ue000]{{1,60}}?) (?:again|now)\b", does, f"{{S}} {does} {{o}}.", "list", "preference", importance=0.8),
+        )
+    ),
     _rule(rf"(?:I {_ADV}speak|{_IM}fluent in|my (?:native|first) language is) {_RUNS}", "speaks", "{S} speaks {o}.", "language"),
     _rule(rf"(?:{_IM}learning|I've been learning|I {_ADV}started learning) {_RUNS}", "learns", "{S} is learning {o}.", "language"),
 )  # fmt: skip

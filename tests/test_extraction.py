@@ -2290,6 +2290,30 @@ def test_a_partner_of_ours_is_a_firm() -> None:
 
 
 @pytest.mark.parametrize(
+    ("told", "then"),
+    [
+        ("I don't eat pork.", "I eat pork now."),
+        ("I don't eat meat or fish.", "I'm back to eating fish and meat."),
+        ("I don't drink coffee, never have.", "I started drinking coffee, just at work."),
+        ("I never drink alcohol.", "I drink alcohol again."),
+    ],
+)
+def test_what_one_does_not_eat_or_drink_ends_when_one_does_again(told: str, then: str) -> None:
+    denied, again = (facts_in(text, said_at=WEDNESDAY) for text in (told, then))
+    assert denied
+    assert all(one.negated for one in denied)
+    assert all(any(contradict(statement_of(one), statement_of(other)) for other in again) for one in denied)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["I never drink enough water.", "I don't drink and drive.", "I eat healthier now.", "I drink it again.", "If I eat meat again, tell me.", "Can I eat meat again?", "I eat out now."],
+)  # fmt: skip
+def test_how_and_when_one_eats_is_not_what_one_eats(text: str) -> None:
+    assert triples(text) == []
+
+
+@pytest.mark.parametrize(
     ("text", "expected"),
     [
         ("moved to Porto last week!", ("lives_in", "porto")),
