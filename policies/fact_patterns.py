@@ -40,7 +40,7 @@ TRIGGER: Final = re.compile(
 OPENS: Final = re.compile(
     r"(?:^|[,;:.!?()–—-]|\b(?:and|but|because|since|so|also|plus|well|yeah|yes|yep|no|nope|actually|btw|oh|hey|hi|hello|though|although"
     r"|considering|given|now|currently|remember|note|that|fyi|honestly|personally|basically|sorry|mean|y|und|et|aber|pero|mais|sure|then"
-    r"|yesterday|today|(?:this|last) (?:week|month|year|morning|night)|lately|recently|especially|anyway|still|uh|um|uhm|erm|in (?:real life|reality|fact|general)"
+    r"|yesterday|today|(?:this|last) (?:week|month|year|morning|night|weekend|spring|summer|autumn|fall|winter|(?:mon|tues|wednes|thurs|fri|satur|sun)day)|lately|recently|especially|anyway|still|uh|um|uhm|erm|in (?:real life|reality|fact|general)"
     r"|hm+|yo|ngl|tb[hf]|to be honest|at the moment|generally|usually|normally|nowadays|these days|at (?:work|home)"
     r"|(?:it )?turns out(?: that)?|en fait|finalement|d'ailleurs|en realidad|al final|por cierto"
     r"|hallo|moin|hola|bonjour|salut|porque|car|denn|recuerda que|ten en cuenta que|n'oublie pas que))\s*$",
@@ -118,7 +118,7 @@ _DIET = r"(?:vegetarian|vegan|pescatarian|halal|kosher|keto|gluten-free)"
 _WHO: Final = (
     _rule(rf"my (?:full |first |real )?name(?: is|'s) (?:now |actually |really |still )?{_RUN}", "name", "{P} name is {o}.", "name", "one", importance=0.95),
     _rule(rf"(?:(?:people |everyone |you can |please |just )*call me|I go by) {_RUN}", "name", "{P} name is {o}.", "name", "one", importance=0.9),
-    _rule(r"(?:I'm|I am) (?P<o>[A-Z][a-z]+(?: [A-Z][a-z]+)?)(?=, (?:an? |and I|from |\d)|[.!]| from | and I)", "name", "{P} name is {o}.", "proper", "one", importance=0.9),
+    _rule(r"(?:I'm|I am) (?P<o>[A-Z][a-z]+(?: [A-Z][a-z]+)?)(?=, (?:an? |and I|from |\d|I )|[.!]| from | and I)", "name", "{P} name is {o}.", "proper", "one", importance=0.9),
     _rule(r"(?:I'm|I am) [A-Z][a-z]+(?: [A-Z][a-z]+)?, (?:an? |the )(?P<o>[^,.;:!?()\n\"\ue000]{3,90})", "job", "{S} is {a o}.", "job", "one", importance=0.8),
     _rule(rf"(?:I'm|I am|I work as(?= an? )) (?!(?:{_HALF_DENIED}))(?:(?:(?-i:[A-Z])[\w'-]+(?: (?-i:[A-Z])[\w'-]+)?, )?(?:an? |the )(?:(?!{_OF_ANOTHER})[\w/&'-]{{1,30}} ){{1,6}}?|(?!(?!working|studying)\w+ing\b)[^.;!?\n]{{1,90}}?(?:, | and (?:I'm )?))(?:currently |now )?(?:based|living|located) in (?!(?-i:[A-Z])[\w'-]*(?: (?-i:[A-Z])[\w'-]*){{0,2}} (?:is|was|isn't|has|makes|feels|seems|sounds)\b)(?P<o>[A-Z](?:[^.;:!?()\n\"\ue000]){{1,60}})", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.75),
     _rule(r"as an? (?P<o>[a-z/ -]{3,50}), (?:I|my|I'm|I've) (?!want|can|need|should|would|must|will|could|may)", "job", "{S} is {a o}.", "job", "one", importance=0.7),

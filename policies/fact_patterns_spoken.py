@@ -27,7 +27,7 @@ _SHORT: Final = (
     r"|(?P<ive>ive)(?= (?:got|been|lived|worked|moved|always|never)\b)|(?P<dont>dont)(?= (?:like|eat|drink|have|live|work|use|want|forget)\b)"
     r"|(?P<cant>cant)(?= (?:stand|eat|have)\b))"
 )
-_DONE_CHARS: Final = 200  # what is longer, or goes on in another line, may be somebody's notes
+_DONE_CHARS: Final = 200  # what is longer, goes on in another line or has a year in it may be notes of a life
 # "Just moved to Porto!": a text that begins with what was done does not say by whom.
 _DONE: Final = (
     r"\A(?P<lead>\W{0,3}(?:(?:so|ok|okay|well|hey|hi|yeah|btw|update|quick update|good news|bad news|oh)\b[ ,:!.]{1,3}){0,3})"
@@ -35,7 +35,7 @@ _DONE: Final = (
     r"(?:moved (?=(?:back |over )?to (?-i:[A-Z]))|relocated (?=to (?-i:[A-Z]))|(?:switched|migrated) (?=(?:over )?(?:to|from) )"
     r"|(?:quit|left|lost) (?=my (?:job|position)\b)|quit (?=smoking|drinking)|(?:got rid of|sold|cancell?ed) (?=my |our )"
     r"|(?:broke|split) (?=up with )|(?:dropped|ditched|replaced) (?=[\w+#.-]+(?: with |[,.!]|$))|(?:adopted|bought) (?=an? )))"
-    rf"(?=[^\n]{{0,{_DONE_CHARS}}}\Z)"
+    rf"(?![^\n]*\b(?:19|20)\d\d\b)(?=[^\n]{{0,{_DONE_CHARS}}}\Z)"
 )
 _FOUND: Final = re.compile(rf"{_DONE}|{_AGAIN}|{_HESITATES}|{_SHORT}", re.IGNORECASE)
 _IN_FULL: Final = {"im": "I'm", "ive": "I've", "dont": "don't", "cant": "can't"}

@@ -2313,6 +2313,11 @@ def test_how_and_when_one_eats_is_not_what_one_eats(text: str) -> None:
     assert triples(text) == []
 
 
+def test_a_season_opens_a_statement_and_a_name_goes_on_with_what_one_does() -> None:
+    assert triples("We met there, and last autumn we moved to Basel.") == [("user", "lives_in", "basel")]
+    assert triples("I'm Gary, I run a shop.") == [("user", "name", "gary")]
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -2343,6 +2348,7 @@ def test_what_is_typed_without_who_did_it_was_done_by_the_one_who_types(text: st
         "She left. Moved to Rome in May.",
         "Moved to Berlin in 2019\n- Worked at Acme\n- Left",
         "bought a house, good idea?",
+        "Moved to Paris in 2010, worked at Renault, then left: rewrite this as a bio.",
         "switched off my phone",
     ],
 )
