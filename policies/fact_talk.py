@@ -21,6 +21,7 @@ from policies import fact_talk_words as words
 from policies.brought import own_words
 from policies.extraction import facts_in
 from policies.fact import Fact
+from policies.fact_mended import Mended
 from policies.fact_patterns_prose import covered, sentences
 from policies.fact_patterns_time import values_in
 from policies.fact_patterns_time_elsewhere import DAYS_AND_MONTHS
@@ -136,7 +137,8 @@ class Talk:
         if start >= end:
             return
         own = "\n" * start + text[start:end] + "\n" * (len(text) - end)
-        found = facts_in(own, said_at=said_at, speaker=speaker)
+        meant = self._put_right_within(own, speaker, said_at)
+        found = meant.facts(said_at, speaker) if meant else facts_in(own, said_at=said_at, speaker=speaker)
         yield from (Stated(one) for one in found)
         if len(text) > CHARS_MAX or self.plays:
             return
@@ -192,6 +194,21 @@ class Talk:
             yield from _instead(stated, facts_in(meant.text, said_at=said_at, speaker=speaker), meant.span)
         if back is not None and not (back["that"] and _asks(before)):
             yield from _taken_back(stated, before, back)
+
+    def _put_right_within(self, own: str, name: str | None, said_at: datetime) -> Mended | None:
+        """The turn with what a sentence of it puts right in the one before: "It is on Monday. No, Friday"."""
+        if len(own) > CHARS_MAX:
+            return None
+        spans = [one for one in sentence_spans(own)[1:] if _may_correct(own, *one)]
+        for start, end in spans[:_SENTENCES_READ]:
+            # Nobody else has spoken in between: what is wrong is what was said just now.
+            so_far = replace(self, asked=own[:start], said=(Last(name, own[:start]),))
+            meant = next(so_far._put_right(own[start:end], name, said_at), None)
+            if meant is not None:
+                right = (start + meant.span[0], start + meant.span[1])
+                mended = meant.text + "\n" * (end - start) + own[end:]
+                return Mended(mended, meant.place, right, len(mended) - len(own))
+        return None
 
     def _put_right(self, text: str, name: str | None, said_at: datetime) -> Iterator[_Meant]:
         """The speaker's last turn with what this one puts right in it, at most once."""

@@ -67,6 +67,34 @@ def test_what_is_put_right_in_the_next_turn_is_learnt_as_it_was_meant(
     assert right.fact.correction and then[slice(*right.fact.span)].strip()
 
 
+@pytest.mark.parametrize(
+    ("turn", "expected", "rest"),
+    [
+        ("My meeting is on Tuesday. No, Wednesday, sorry.", ("meeting", "time", "wednesday"), "meeting is on Tuesday. No, Wednesday"),
+        ("My budget is $500. No, $600.", ("user", "budget", "$600"), "budget is $500. No, $600"),
+        ("My exam is on May 3. Wait, no, May 15.", ("exam", "time", "may 15"), "exam is on May 3. Wait, no, May 15"),
+        ("My flight is on Friday with Ines. Actually, Saturday.", ("flight", "time", "saturday"), "flight is on Friday with Ines. Actually, Saturday"),
+        ("I live in Rome. No, Milan.", ("user", "lives_in", "milan"), "I live in Rome. No, Milan"),
+        ("I live in Rome. Sorry, Milan.", ("user", "lives_in", "milan"), "I live in Rome. Sorry, Milan"),
+    ],
+)  # fmt: skip
+def test_what_the_same_turn_puts_right_is_stated_as_it_was_meant(
+    turn: str, expected: tuple[str, str, str], rest: str
+) -> None:
+    for before, behind in (("", ""), ("My name is Kim. ", " I like tea.")):
+        text = f"{before}{turn}{behind}"
+        found = {(one.fact.subject, one.fact.predicate, one.fact.object): one.fact for one in heard(text)[1]}
+        assert text[slice(*found.pop(expected).span)] == rest
+        assert [text[slice(*one.span)] for one in found.values()] == (
+            ["My name is Kim", "I like tea"] if before else []
+        )
+
+
+@pytest.mark.parametrize("then", ["No, seriously.", "No, I don't need help.", "No worries.", "Really.", "Anna knows."])
+def test_what_the_same_turn_goes_on_with_puts_nothing_right(then: str) -> None:
+    assert stated(f"My exam is on May 3. {then}") == [("exam", "time", "may 3")]
+
+
 def test_what_is_put_right_twice_is_as_it_was_said_last() -> None:
     rent = ("My rent is $1,200 and my salary is $3,400.", "Noted.", "Correction: the rent is $1,350", "Okay.")
     assert stated(*rent, "actually no, $1,250.") == [("user", "rent", "$1,250")]
