@@ -109,6 +109,7 @@ _ALONE = (
 _OWN_AGE = r"(?:[5-9](?!\d)|\d{2,3})"  # of one who writes
 _PERSON = rf"(?P<o>(?-i:[{CAPITALS}])[\w'-]{{1,20}})"
 _LOVES = "wife|husband|girlfriend|boyfriend|partner|fiancee?|fiancée?"
+_SPOUSES = rf"{KIN_ONE}|{KIN_MANY}|{JOB}|man|woman|guy|girl|boy|person|sweetheart|soulmate|love|crush"
 _PARTED = (
     r"(?:(?:broke|broken|split) up|split(?! (?:the|our|an?|it)\b)|separated|got (?:a )?divorced?|parted(?: ways)?"
     r"|no longer together|not together any ?more)"
@@ -143,7 +144,7 @@ _WHO: Final = (
     _rule(rf"(?:{_I}study|{_IM}(?:studying|majoring in)|my major is) {_RUN}", "studies", "{S} studies {o}.", "phrase", "one"),
     _rule(rf"(?:{_I}studied|I (?:have|got) an? (?:degree|master's|bachelor's|PhD) in|I {_ADV}graduated (?:with a degree )?in|I majored in) {_RUN}", "studied", "{S} studied {o}.", "phrase"),
     _rule(rf"(?:I {_ADV}(?:attend|graduated from|(?:go|went) to(?={_SCHOOL})|study at)|I'm (?:a student at|studying at)) (?P<o>(?:the )?[A-Z][\w'&. -]{{1,60}})", "school", "{S} attends or attended {o}.", "place"),
-    _rule(rf"{_IM}(?P<o>{MARITAL})(?![\w-])(?! (?:in|by|out)\b|(?<=engaged) with\b| to (?:my|the|this) (?:job|work|career|company|business|craft|idea|plan)\b)", "marital_status", "{S} is {o}.", "exact", "one", importance=0.8),
+    _rule(rf"{_IM}(?P<o>{MARITAL})(?![\w-])(?! (?:in|by|out)\b|(?<=engaged) with\b| to (?:my|our|the|this|that) (?!(?:[\w-]+ ){{0,3}}?(?:{_SPOUSES})\b))", "marital_status", "{S} is {o}.", "exact", "one", importance=0.8),
     _rule(rf"{_IM}(?P<o>{STATUSES})(?![\w-])(?!(?<=deaf) to\b)", "status", "{S} is {o}.", "exact", importance=0.8),
     _rule(rf"(?:I eat|I follow|{_IM}on|I'm eating) an? (?P<o>{_DIET})(?: diet)?\b", "status", "{S} is {o}.", "exact", importance=0.8),
     _rule(rf"{_IM}allergic to {_RUNS}", "allergic_to", "{S} is allergic to {o}.", "list", importance=0.95),
@@ -200,10 +201,19 @@ OF_PRONOUN: Final = tuple(
 
 _NEW = (
     r"joined|won|adopted|launched|published|enrolled in|signed up for|signed with|got accepted into|got accepted to|opened|bought|purchased|founded"
-    r"|released|started|volunteered at|volunteer at|collect|teach|coach|finished writing|got engaged to|married|was promoted to|got promoted to"
+    r"|released|started|volunteered at|finished writing|got engaged to|married|was promoted to|got promoted to"
 )
 _LIFE: Final = (
     _rule(rf"(?:I|we|I've|we've) {_ADV}(?P<k>{_NEW}) {_DOTTED}", "{k}", "{S} {k} {o}.", "event", importance=0.55),
+    *(
+        _rule(rf"(?:I|we) {_ADV}(?P<k>{verb}) {_DOTTED}", "{k}", f"{{S}} {does} {{o}}.", "event", importance=0.55)
+        for verb, does in (
+            ("volunteer at", "volunteers at"),
+            ("collect", "collects"),
+            ("teach", "teaches"),
+            ("coach", "coaches"),
+        )
+    ),
     _rule(
         rf"(?:I|we|I've|we've) {_ADV}got (?P<o>married|engaged|divorced)\b",
         "marital_status",

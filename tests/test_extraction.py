@@ -303,6 +303,28 @@ def test_what_is_only_denied_is_not_said_to_be_over(text: str, statement: str) -
     assert only(text).statement == statement
 
 
+@pytest.mark.parametrize("what", ["my laptop", "the sea", "my job", "this project", "my phone these days"])
+def test_nobody_is_married_to_a_thing(what: str) -> None:
+    assert triples(f"I'm basically married to {what}.") == []
+
+
+@pytest.mark.parametrize("whom", ["my best friend", "a nurse", "my high school sweetheart", "the love of my life"])
+def test_who_is_married_to_somebody_is_married(whom: str) -> None:
+    assert triples(f"I'm married to {whom}.") == [("user", "marital_status", "married")]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("I teach a class.", "The user teaches a class."),
+        ("I coach a team.", "The user coaches a team."),
+        ("I volunteer at a shelter.", "The user volunteers at a shelter."),
+    ],
+)
+def test_what_one_does_is_told_in_the_third_person(text: str, says: str) -> None:
+    assert only(text).statement == says
+
+
 def test_one_is_married_or_divorced_and_not_both() -> None:
     married, divorced = only("I'm married."), only("I got divorced.")
     assert may_replace(divorced, married) and may_replace(only("I'm single."), divorced)
