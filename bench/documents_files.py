@@ -56,16 +56,16 @@ def paragraphs(seed: int, chars: int) -> list[str]:
     return found
 
 
-def sound(kind: str, size: int, seed: int = 1) -> bytes:
+def sound(kind: str, size: int) -> bytes:
     """A sound file of about `size` bytes of this type. Raises KeyError for another one."""
     made = {
-        "txt": lambda: "\n\n".join(paragraphs(seed, size)).encode(),
-        "md": lambda: _markdown(paragraphs(seed, size)).encode(),
-        "csv": lambda: _csv(seed, size),
-        "json": lambda: _json(seed, size),
-        "html": lambda: _html(paragraphs(seed, int(size * 0.97))).encode(),
-        "docx": lambda: docx(paragraphs(seed, size), compress=False),
-        "pdf": lambda: pdf(_pages(paragraphs(seed, int(size * 0.9)))),
+        "txt": lambda: "\n\n".join(paragraphs(1, size)).encode(),
+        "md": lambda: _markdown(paragraphs(1, size)).encode(),
+        "csv": lambda: _csv(1, size),
+        "json": lambda: _json(1, size),
+        "html": lambda: _html(paragraphs(1, int(size * 0.97))).encode(),
+        "docx": lambda: docx(paragraphs(1, size), compress=False),
+        "pdf": lambda: pdf(_pages(paragraphs(1, int(size * 0.9)))),
     }
     return made[kind]()
 
@@ -113,9 +113,7 @@ def _pages(texts: Sequence[str]) -> list[list[str]]:
     return [lines[at : at + 45] for at in range(0, len(lines), 45)]
 
 
-def pdf(
-    pages: Sequence[Sequence[str]], *, compress: bool = False, title: str = "A report", extra: bytes = b""
-) -> bytes:
+def pdf(pages: Sequence[Sequence[str]], *, compress: bool = False, extra: bytes = b"") -> bytes:
     """A PDF of these pages, each a list of lines."""
     streams = [_page_stream(lines) for lines in pages]
     objects: list[bytes] = [b"<< /Type /Catalog /Pages 2 0 R " + extra + b">>"]
@@ -130,7 +128,7 @@ def pdf(
             f" /Contents {5 + 2 * at} 0 R >>".encode()
         )
         objects.append(f"<< /Length {len(content)}".encode() + how + b" >>\nstream\n" + content + b"\nendstream")
-    objects.append(f"<< /Title ({title}) >>".encode())
+    objects.append(b"<< /Title (A report) >>")
     return _pdf_of(objects, info=len(objects))
 
 

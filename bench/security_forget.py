@@ -45,7 +45,6 @@ from proxy.cli.whole_file import file_to_write
 DATA: Final = Path(__file__).resolve().parents[2] / "shared" / "evaldata"
 SETS: Final = ("locomo", "beam_100K", "memsim_zh")
 TURN_CHARS_MAX: Final = 2_000
-START_S: Final = 180.0
 CHATTERS: Final = 2
 
 

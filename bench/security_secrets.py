@@ -86,7 +86,6 @@ class Hunted:
 
     planted: int
     exchanges: int
-    later_prompt_bytes: int
     control_places: tuple[str, ...]
     traces: tuple[Trace, ...]
 
@@ -182,7 +181,7 @@ async def canaries(root: Path) -> Hunted:
                 *traces_in(later, "later prompt", control),
             ]
             places = tuple(sorted({one.place for one in seen if one.form == "plain"}))
-            return Hunted(len(doors.planted), len(echo.prompts), len(later), places, tuple(found))
+            return Hunted(len(doors.planted), len(echo.prompts), places, tuple(found))
         finally:
             await service.stop()
 

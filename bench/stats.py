@@ -64,8 +64,8 @@ class Summary:
         return asdict(self)
 
 
-def median_interval(values: Sequence[float], *, level: float = 0.95, resamples: int = 1000) -> tuple[float, float]:
-    """Bootstrap confidence interval of the median (percentile method, fixed seed, so repeatable)."""
+def median_interval(values: Sequence[float], *, resamples: int = 1000) -> tuple[float, float]:
+    """Bootstrap 95 % confidence interval of the median (percentile method, fixed seed, so repeatable)."""
     draw = random.Random(20_260_101)
     medians = [median(draw.choices(values, k=len(values))) for _ in range(resamples)]
-    return quantile(medians, (1 - level) / 2), quantile(medians, (1 + level) / 2)
+    return quantile(medians, 0.025), quantile(medians, 0.975)

@@ -183,12 +183,10 @@ def matrix(features: Iterable[admission.Features], used: Sequence[str]) -> NDArr
     return np.array([[1.0, *(float(getattr(row, name)) for name in used[1:])] for row in features])
 
 
-def fit(
-    rows: NDArray[np.float64], labels: NDArray[np.float64], weights: NDArray[np.float64], ridge: float = 1.0
-) -> NDArray[np.float64]:
-    """Logistic regression by Newton's method, 25 steps, with a ridge on the slopes."""
+def fit(rows: NDArray[np.float64], labels: NDArray[np.float64], weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Logistic regression by Newton's method, 25 steps, with a ridge of 1 on the slopes."""
     beta = np.zeros(rows.shape[1])
-    penalty = np.diag([0.0] + [ridge] * (rows.shape[1] - 1))
+    penalty = np.diag([0.0] + [1.0] * (rows.shape[1] - 1))
     for _ in range(25):
         chance = 1 / (1 + np.exp(-np.clip(rows @ beta, -30, 30)))
         gradient = rows.T @ (weights * (labels - chance)) - penalty @ beta

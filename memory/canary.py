@@ -73,11 +73,11 @@ class Canaries:
         if MARK in data:
             self._wait(tenant, where, data)
 
-    def look_at_texts(self, tenant: UUID, where: Where, texts: Iterable[str]) -> None:
-        """The same for texts."""
+    def look_at_answer(self, tenant: UUID, texts: Iterable[str]) -> None:
+        """Look at the texts of a model's answer to this tenant."""
         for text in texts:
             if _MARK_TEXT in text:
-                self._wait(tenant, where, text.encode("utf-8", "replace"))
+                self._wait(tenant, "answer", text.encode("utf-8", "replace"))
 
     async def examine(self) -> int:
         """Examine what waits; how many alerts were raised. Raises StoreUnavailable; then what waits is kept."""

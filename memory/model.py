@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Literal, NewType
+from typing import TYPE_CHECKING, Any, Final, Literal, NewType
 from uuid import UUID
 
 from memory.chain import Digest
@@ -537,6 +537,10 @@ class IndexRow:
     cleaned_by: str = ""  # the mark of the redaction that its content has passed
     outdates: tuple[UUID, ...] = ()  # turns in which was said what this fact has taken the place of
     entity: UUID | None = None  # whom it names
+
+
+SUCCESSORS_FOLLOWED: Final = 8
+"""From a memory to what holds in its place: it is seldom corrected more often between two looks."""
 
 
 @dataclass(frozen=True, slots=True)

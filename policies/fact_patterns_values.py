@@ -143,9 +143,7 @@ def _fits(predicate: str, kind: str) -> bool:
     return kind == VERSION if predicate == "version" else kind != DATE
 
 
-def _made(
-    around: _Around, predicate: str, thing: str, start: int, *, shape: str = "is", bare: bool = False
-) -> Stated | None:
+def _made(around: _Around, predicate: str, thing: str, start: int, *, bare: bool = False) -> Stated | None:
     """`bare`: the clause begins with its kind of value, "launch is on V": whoever says so speaks of their own."""
     if not _fits("count" if predicate.startswith("count_per") else predicate, around.kind):
         return None
@@ -160,7 +158,7 @@ def _made(
     if re.search(r"\bfrom $", around.left) or not (thing or own) or not (owner or (thing and own)):
         return None  # "improved from 70 %": what it was
     changed = CHANGED.search(around.left[max(0, start - 12) :]) is not None
-    return Stated(predicate, thing, around.value, around.base + start, around.value.end, shape, changed)
+    return Stated(predicate, thing, around.value, around.base + start, around.value.end, changed=changed)
 
 
 def _of_value(around: _Around) -> Stated | None:

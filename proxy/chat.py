@@ -396,7 +396,7 @@ class ChatCompletions:
         retrieval = self._record(ready, sent)
         stands = sum(one.tokens for one in sent.placed if one.kept)
         parts.cache_report.count(ready.chat, conversation, outcome.answer, placed=sent.tokens - stands, kept=stands)
-        parts.canaries.look_at_texts(asked.ask.scope.tenant, "answer", outcome.texts())
+        parts.canaries.look_at_answer(asked.ask.scope.tenant, outcome.texts())
         await self._keep(ready, retrieval, outcome)
 
     async def _keep(self, ready: Ready, retrieval: Retrieval | None, outcome: Outcome) -> None:

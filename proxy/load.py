@@ -27,11 +27,8 @@ STEPS: Final = Steps()
 class LoadControl:
     """Says on which rung a request may begin. One per process."""
 
-    def __init__(
-        self, deadline_s: float, metrics: Metrics, *, steps: Steps = STEPS, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, deadline_s: float, metrics: Metrics, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._deadline_s = deadline_s
-        self._steps = steps
         self._clock = clock
         self._place = Place()
         self._lag_s = 0.0
@@ -63,7 +60,7 @@ class LoadControl:
         self._metrics.loop_lag_seconds.observe(max(0.0, late_s))
         before = self._place
         now_pressure = pressure(self._lag_s, self._embedding_s, self._deadline_s)
-        self._place = moved(before, now_pressure, self._clock(), self._steps)
+        self._place = moved(before, now_pressure, self._clock(), STEPS)
         if self._place.at != before.at:
             self._moved(before, now_pressure)
 

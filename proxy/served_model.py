@@ -25,13 +25,6 @@ ANSWER_TIMEOUT_S: Final = 5.0
 PostJson = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any]]]
 
 
-class Counted(Protocol):
-    """A count, in tokens."""
-
-    @property
-    def count(self) -> int: ...
-
-
 class MessageCounts(Protocol):
     """Counts conversations by the served model's own tokenizer and template, within a bound."""
 
@@ -43,7 +36,7 @@ class MessageCounts(Protocol):
         tools: Sequence[Mapping[str, Any]] | None,
         chat_template_kwargs: Mapping[str, Any] | None,
         within_s: float | None,
-    ) -> Counted:
+    ) -> int:
         """Raises TokenizerUnavailable."""
 
 
@@ -114,13 +107,12 @@ class ServedModels:
         if not isinstance(tools, list | None) or not isinstance(kwargs, dict | None):
             return None
         try:
-            found = await self._counts.count_messages(
+            return await self._counts.count_messages(
                 model, messages, tools=tools, chat_template_kwargs=kwargs, within_s=within_s
             )
         except (TokenizerUnavailable, RecursionError) as fault:  # nested as deep as it could just be read
             event(log, "prompt_not_counted", logging.DEBUG, fault=str(fault))
             return None
-        return found.count
 
     async def _ask(self, path: str, question: Mapping[str, Any] | None, timeout_s: float) -> Mapping[str, Any]:
         """An answer parsed. Raises OSError, ValueError, TimeoutError."""

@@ -120,7 +120,7 @@ def test_attacks_that_stand_in_no_prompt_show_nothing(tmp_path: Path) -> None:
 
 
 def test_a_hunt_that_does_not_find_its_control_word_has_found_nothing(tmp_path: Path) -> None:
-    hunted = Hunted(71, 80, 9_000, tuple(place for place in PLACES if place != "later prompt"), ())
+    hunted = Hunted(71, 80, tuple(place for place in PLACES if place != "later prompt"), ())
     assert hunted.unseen == ["later prompt"]
     assert "not in later prompt: nothing was seen there" in shown(None, hunted, [])
     put(tmp_path, secrets={"cost": [], "cases": CASES, "canaries": asdict(hunted) | {"unseen": hunted.unseen}})

@@ -70,7 +70,7 @@ async def test_an_alert_is_a_count_a_line_without_content_and_a_row_for_each_ten
 ) -> None:
     canaries, known, journal, _ = watching()
     with caplog.at_level(logging.ERROR):
-        canaries.look_at_texts(THEIRS, "answer", ["nothing here", f"it is {CANARY}."])
+        canaries.look_at_answer(THEIRS, ["nothing here", f"it is {CANARY}."])
         await canaries.examine()
     await journal.write()
     (line,) = caplog.records

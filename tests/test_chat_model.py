@@ -73,15 +73,14 @@ async def test_an_openai_compatible_server_answers_with_text() -> None:
     assert text
 
 
-async def test_schema_and_extra_members_reach_the_server_unchanged() -> None:
+async def test_the_schema_reaches_the_server_unchanged() -> None:
     schema = {"type": "object", "properties": {"facts": {"type": "array"}}, "required": ["facts"]}
     async with scripted_server(200, answer_of('{"facts": []}')) as (base_url, bodies):
-        model = chat_model("openai/m", api_base=base_url, extra_body={"priority": 10})
+        model = chat_model("openai/m", api_base=base_url)
         text = await model.complete(MESSAGES, schema=schema, max_tokens=16, timeout_s=20)
         await model.close()
     assert json.loads(text) == {"facts": []}
     assert bodies[0]["response_format"]["json_schema"]["schema"] == schema
-    assert bodies[0]["priority"] == 10
     assert bodies[0]["messages"] == MESSAGES
 
 

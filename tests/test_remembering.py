@@ -655,7 +655,7 @@ async def test_a_cut_is_stored_where_its_prompt_had_to_be_sent_again_without_its
     ask = Ask(talk.world.scope)
     chat, prompt = await talk.sent((*LONG, *NOW_WHAT), ask)
     assert prompt.cuts and prompt.placed
-    unheard = SimpleNamespace(count=lambda *_, **__: None, look_at_texts=lambda *_: None)
+    unheard = SimpleNamespace(count=lambda *_, **__: None, look_at_answer=lambda *_: None)
     memory = parts_of(ledgers=talk.world.ledgers, capture=captures)
     parts = SimpleNamespace(
         settings=Settings(), config_digest="", embedding_model="", keys=talk.world.keys, memory=memory,

@@ -41,12 +41,12 @@ async def serve(settings: Settings, host: str, port: int) -> None:
 
 
 @asynccontextmanager
-async def running_fake_vllm(*, port: int = 0, **settings: object) -> AsyncIterator[str]:
-    """A server in this event loop, on a free port of 127.0.0.1 unless one is given. Raises UnknownSetting."""
+async def running_fake_vllm(**settings: object) -> AsyncIterator[str]:
+    """A server in this event loop, on a free port of 127.0.0.1. Raises UnknownSetting."""
     runner = make_runner(settings_from_keywords(**settings))
     await runner.setup()
     try:
-        await web.TCPSite(runner, "127.0.0.1", port).start()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
         yield address_of(runner)
     finally:
         await runner.cleanup()
@@ -65,9 +65,9 @@ def command_line(port: int = 0, **settings: object) -> list[str]:
 
 
 @asynccontextmanager
-async def fake_vllm_process(*, port: int = 0, **settings: object) -> AsyncIterator[tuple[str, int]]:
+async def fake_vllm_process(**settings: object) -> AsyncIterator[tuple[str, int]]:
     """A server in a process of its own: (base URL, pid). Raises RuntimeError when it does not start."""
-    argv, arm = command_line(port, **settings), dies_with(os.getpid(), signal.SIGTERM)
+    argv, arm = command_line(0, **settings), dies_with(os.getpid(), signal.SIGTERM)
     process = await asyncio.create_subprocess_exec(*argv, stdout=asyncio.subprocess.PIPE, preexec_fn=arm)
     try:
         assert process.stdout is not None

@@ -24,7 +24,6 @@ from bench.faults.link import Link
 from bench.faults.result import Finding, none
 from bench.stats import quantile
 
-SHOWN_MAX: Final = 5
 POLL_S: Final = 0.1
 
 
@@ -76,8 +75,8 @@ class Scene:
         self.stop.set()
         await self.talking
 
-    async def finish(self, *, failures: bool = True) -> dict[str, Any]:
-        """End the clients and judge; the findings are added, the figures returned. `failures`: none is allowed."""
+    async def finish(self) -> dict[str, Any]:
+        """End the clients and judge; the findings are added, the figures returned."""
         await self.quiet()
         settle_s, dead = await settled(self.service)
         self.place.say(f"the clients have ended, the queue settled in {settle_s:.1f} s")
@@ -88,11 +87,8 @@ class Scene:
             none("acknowledged and stored twice", verdict.doubled),
             none("sessions with gaps", len(verdict.gaps)),
             none("dead letters", verdict.dead),
+            none("completions failed", len(traffic.failures), counted(failure.why for failure in traffic.failures)),
         ]
-        if failures:
-            self.findings.append(
-                none("completions failed", len(traffic.failures), counted(failure.why for failure in traffic.failures))
-            )
         return {
             "acknowledged": verdict.acknowledged,
             "sent": traffic.sent,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -91,7 +91,6 @@ async def play(
     *,
     user: str,
     at_once: int,
-    moved: Callable[[int], None] = lambda _: None,
 ) -> list[Exchange]:
     """Play the scripts as one user; exchanges in the order in which the upstream saw them. Raises PlayFailed."""
     gate = asyncio.Semaphore(at_once)
@@ -100,12 +99,10 @@ async def play(
 
         async def one(number: int, script: Script) -> list[Exchange]:
             async with gate:
-                played = [
+                return [
                     await _ask(http, url, recorded, f"{user}-{number}-{at}", script.id, request, stream=at % 2 == 1)
                     for at, request in enumerate(script.requests)
                 ]
-                moved(len(played))
-                return played
 
         each = await asyncio.gather(*(one(number, script) for number, script in enumerate(scripts)))
     return sorted((exchange for played in each for exchange in played), key=lambda one: one.order)

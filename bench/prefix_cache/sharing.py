@@ -26,7 +26,6 @@ class Violation:
     kind: Literal["altered", "shorter"]
     said: str
     message: int | None = None
-    shared_without: int = 0
     owed: int = 0
     shared_with: int = 0
 
@@ -82,7 +81,7 @@ def compared(client_a: Prompt, client_b: Prompt, upstream_a: Prompt, upstream_b:
         return None
     own = client_a.ends[last] or 0
     said = f"the clients share {own} tokens up to the end of message {last}, the prompts {found} of the {owed} owed"
-    return Violation("shorter", said, last, own, owed, found)
+    return Violation("shorter", said, last, owed, found)
 
 
 def _last_shared(a: Prompt, b: Prompt, shared: int) -> int | None:

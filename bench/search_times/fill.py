@@ -118,14 +118,14 @@ def filler_of(prefix: str, at: int) -> str:
     return f"{prefix}-filler-{at}"
 
 
-def conversations_of(lots: Sequence[Lot], scope_ids: Sequence[int], seed: int = 1) -> list[Conversation]:
+def conversations_of(lots: Sequence[Lot], scope_ids: Sequence[int]) -> list[Conversation]:
     """All conversations of all scopes, mixed."""
     found = [
         Conversation(scope_id, first // SESSION_TURNS, first, min(SESSION_TURNS, lot.memories - first))
         for lot, scope_id in zip(lots, scope_ids, strict=True)
         for first in range(0, lot.memories, SESSION_TURNS)
     ]
-    random.Random(seed).shuffle(found)
+    random.Random(1).shuffle(found)
     return found
 
 
@@ -138,9 +138,9 @@ def halfvecs(vectors: NDArray[np.float32]) -> list[bytes]:
 class VectorSource:
     """Vectors like those of short turns, without a model run for each."""
 
-    def __init__(self, bases: NDArray[np.float32], seed: int = 1) -> None:
+    def __init__(self, bases: NDArray[np.float32]) -> None:
         self._bases = bases
-        self._random = np.random.default_rng(seed)
+        self._random = np.random.default_rng(1)
 
     @classmethod
     async def of(cls, embedder: Embedder) -> VectorSource:

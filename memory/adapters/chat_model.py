@@ -51,18 +51,15 @@ class LiteLlmChatModel:
         *,
         api_base: str | None = None,
         api_key: str | None = None,
-        extra_body: Mapping[str, Any] | None = None,
         concurrency_max: int = 2,
     ) -> None:
         """`model` as LiteLLM spells it (`openai/<name>` for any compatible server, whose `api_base` ends in `/v1`).
 
-        `extra_body`: members beyond OpenAI's for the server, such as vLLM's `priority`. `concurrency_max`: calls at
-        once; more wait inside their own `timeout_s`.
+        `concurrency_max`: calls at once; more wait inside their own `timeout_s`.
         """
         self._model = model
         self._api_base = api_base
         self._api_key = api_key
-        self._extra_body = dict(extra_body or {})
         self._places = asyncio.Semaphore(concurrency_max)
 
     async def complete(
@@ -114,6 +111,4 @@ class LiteLlmChatModel:
         if schema is not None:
             form = {"name": "answer", "schema": dict(schema), "strict": True}
             call["response_format"] = {"type": "json_schema", "json_schema": form}
-        if self._extra_body:
-            call["extra_body"] = self._extra_body
         return call

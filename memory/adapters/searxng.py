@@ -33,13 +33,10 @@ _CONTROLS: Final = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u20
 class SearxngSearch:
     """One service. `base`: its address without /search; `results_max`: results given; `wall_s`: for one search."""
 
-    def __init__(
-        self, base: str, *, results_max: int = 10, wall_s: float = 5.0, answer_bytes_max: int = ANSWER_BYTES_MAX
-    ) -> None:
+    def __init__(self, base: str, *, results_max: int = 10, wall_s: float = 5.0) -> None:
         self._base = base.rstrip("/")
         self._results_max = results_max
         self._wall_s = wall_s
-        self._answer_bytes_max = answer_bytes_max
 
     async def search(self, query: str) -> list[Found]:
         """Results, best first, each URL once. Raises SearchFailed."""
@@ -69,11 +66,11 @@ class SearxngSearch:
                 raise SearchFailed("http_status", "the search service says 403: has it json in search.formats?")
             if answer.status != 200:
                 raise SearchFailed("http_status", f"the search service says {answer.status}")
-            unpacker = Unpacker(answer.headers.get("Content-Encoding", ""), self._answer_bytes_max)
+            unpacker = Unpacker(answer.headers.get("Content-Encoding", ""), ANSWER_BYTES_MAX)
             async for chunk in answer.content.iter_any():
                 unpacker.feed(chunk)
                 if unpacker.over:
-                    raise SearchFailed("too_large", f"an answer of more than {self._answer_bytes_max} bytes")
+                    raise SearchFailed("too_large", f"an answer of more than {ANSWER_BYTES_MAX} bytes")
             return unpacker.body()
 
     def _results(self, raw: bytes) -> list[Found]:

@@ -54,13 +54,12 @@ class Looks(Protocol):
 class EncodedDetector:
     """Secrets in base64 or URL encoding."""
 
-    def __init__(self, detectors: Sequence[Looks], *, levels: int = LEVELS_MAX) -> None:
+    def __init__(self, detectors: Sequence[Looks]) -> None:
         self._detectors = tuple(detectors)
-        self._levels = levels
 
     def find(self, text: str) -> Iterator[Finding]:
         """Yield the runs that hold a secret; of URL encoding only the part of a run that is one."""
-        yield from self._in_text(text, self._levels)
+        yield from self._in_text(text, LEVELS_MAX)
 
     def _in_text(self, text: str, levels: int) -> Iterator[Finding]:
         if levels == 0:

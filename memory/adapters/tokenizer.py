@@ -18,7 +18,6 @@ import re
 import string
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -121,14 +120,6 @@ def counter_in(directory: Path | None) -> LocalTokenizer | EstimatedTokens:
     return LocalTokenizer(directory) if directory else EstimatedTokens()
 
 
-@dataclass(frozen=True, slots=True)
-class PromptTokens:
-    """What vLLM says of a prompt: its length, and the longest it would take (both in tokens)."""
-
-    count: int
-    max_model_len: int | None
-
-
 class UpstreamTokenizer:
     """Counts by vLLM's `/tokenize`: the served model's own tokenizer and template."""
 
@@ -139,7 +130,7 @@ class UpstreamTokenizer:
         self._post_json = post_json
         self._timeout_s = timeout_s
         self._cache_entries = cache_entries
-        self._cache: OrderedDict[bytes, PromptTokens] = OrderedDict()
+        self._cache: OrderedDict[bytes, int] = OrderedDict()
 
     async def count_messages(
         self,
@@ -149,7 +140,7 @@ class UpstreamTokenizer:
         tools: Sequence[Mapping[str, Any]] | None = None,
         chat_template_kwargs: Mapping[str, Any] | None = None,
         within_s: float | None = None,
-    ) -> PromptTokens:
+    ) -> int:
         """Tokens of a conversation as the model gets it, template and tools included; `within_s` where another bound
         than everybody's holds. Raises TokenizerUnavailable.
         """
@@ -160,7 +151,7 @@ class UpstreamTokenizer:
             body["chat_template_kwargs"] = dict(chat_template_kwargs)
         return await self._ask(body, within_s)
 
-    async def _ask(self, body: Mapping[str, Any], within_s: float | None = None) -> PromptTokens:
+    async def _ask(self, body: Mapping[str, Any], within_s: float | None = None) -> int:
         bound_s = self._timeout_s if within_s is None else within_s
         # ensure_ascii keeps lone surrogates as escapes, so that every body has a digest.
         key = hashlib.blake2b(json.dumps(body, sort_keys=True).encode("ascii"), digest_size=16).digest()
@@ -171,7 +162,7 @@ class UpstreamTokenizer:
         try:
             async with asyncio.timeout(bound_s):
                 answer = await self._post_json("/tokenize", body)
-            found = _prompt_tokens(answer)
+            found = _count_in(answer)
         except TimeoutError as exc:
             raise TokenizerUnavailable(f"no answer from /tokenize within {bound_s} s") from exc
         except (OSError, ValueError) as exc:
@@ -182,9 +173,9 @@ class UpstreamTokenizer:
         return found
 
 
-def _prompt_tokens(answer: Mapping[str, Any]) -> PromptTokens:
+def _count_in(answer: Mapping[str, Any]) -> int:
     """Raises ValueError for an answer without a count."""
-    count, longest = answer.get("count"), answer.get("max_model_len")
+    count = answer.get("count")
     if not isinstance(count, int) or isinstance(count, bool) or count < 0:
         raise ValueError("no count in the answer")
-    return PromptTokens(count, longest if isinstance(longest, int) and longest > 0 else None)
+    return count

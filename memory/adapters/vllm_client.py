@@ -20,6 +20,7 @@ from yarl import URL
 
 from memory.errors import ExtractorRefused, ExtractorUnavailable
 
+CONNECT_TIMEOUT_S: Final = 5.0
 ANSWER_BYTES_MAX: Final = 1_048_576  # 32 times the longest answer of 768 tokens with its head
 _CHAT: Final = "/v1/chat/completions"
 _TOKENIZE: Final = "/tokenize"
@@ -56,16 +57,13 @@ class VllmClient:
         api_key: str | None = None,
         priority: int = 100,
         wall_s: float = 60.0,
-        connect_timeout_s: float = 5.0,
-        answer_bytes_max: int = ANSWER_BYTES_MAX,
     ) -> None:
         self._base = base.rstrip("/")
         self._auth = {"Authorization": f"Bearer {api_key}"} if api_key else {}
         self._priority = priority
         self._priority_taken: bool | None = None if priority else False
         self._wall_s = wall_s
-        self._answer_bytes_max = answer_bytes_max
-        self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=connect_timeout_s)
+        self._timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S)
         self._session: aiohttp.ClientSession | None = None
 
     @property
@@ -120,9 +118,9 @@ class VllmClient:
             raw = bytearray()
             async for chunk in answer.content.iter_any():
                 raw += chunk
-                if len(raw) > self._answer_bytes_max:
+                if len(raw) > ANSWER_BYTES_MAX:
                     answer.close()
-                    raise ExtractorRefused(f"an answer of more than {self._answer_bytes_max} bytes")
+                    raise ExtractorRefused(f"an answer of more than {ANSWER_BYTES_MAX} bytes")
             return answer.status, bytes(raw)
 
     def _pool(self) -> aiohttp.ClientSession:

@@ -23,6 +23,7 @@ from memory.write.pace import Trend
 log: Final = logging.getLogger("memory_proxy.extract")
 METRICS_BYTES_MAX: Final = 8_388_608
 _SAY_EACH_S: Final = 60.0
+_TIMEOUT_S: Final = 2.0
 _LINE: Final = re.compile(r"^([A-Za-z_:][\w:]*)(?:\{.*\})?[ \t]+(\S+)", re.MULTILINE)
 _WAITING: Final = "vllm:num_requests_waiting"
 _RUNNING: Final = "vllm:num_requests_running"
@@ -63,13 +64,12 @@ class VllmLoad:
         urls: Sequence[str],
         *,
         interval_s: float = 1.0,
-        timeout_s: float = 2.0,
         running_max: int | None = None,
         rising: Callable[[], bool] = _quiet,
     ) -> None:
         self._urls = [URL(url, encoded=True) for url in urls]
         self._interval_s = interval_s
-        self._timeout = aiohttp.ClientTimeout(total=timeout_s)
+        self._timeout = aiohttp.ClientTimeout(total=_TIMEOUT_S)
         self._running_max = running_max
         self._rising = rising
         self._session: aiohttp.ClientSession | None = None

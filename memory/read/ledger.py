@@ -23,7 +23,18 @@ from memory.envelope import Binding, key_id_of, seal, unseal
 from memory.errors import EnvelopeUnreadable, MemoryProxyFault, StoreUnavailable
 from memory.ids import is_words
 from memory.keys import KeyRing
-from memory.model import Candidate, Entry, IndexRow, Placed, Quoted, Scope, ScopeVersion, SessionRef, Withdrawn
+from memory.model import (
+    SUCCESSORS_FOLLOWED,
+    Candidate,
+    Entry,
+    IndexRow,
+    Placed,
+    Quoted,
+    Scope,
+    ScopeVersion,
+    SessionRef,
+    Withdrawn,
+)
 from memory.read.conversation import (
     CUT,
     GIVEN,
@@ -47,8 +58,6 @@ CONFIRM_S: Final = 0.06
 """How long an index may take to be confirmed before it answers as it is: half of what `ledger.deadline_ms` gives."""
 SUMMARY_S: Final = 0.12
 """How long the summary of what a client has dropped is waited for; the next message is told it as well."""
-SUCCESSORS_FOLLOWED: Final = 8
-"""What was quoted is corrected seldom more often between two turns."""
 DROPPED: Final = "sums up what the client has dropped of this conversation"
 REPLACES: Final = "has taken the place of what this conversation was given"
 

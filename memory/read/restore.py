@@ -18,7 +18,7 @@ from uuid import UUID
 from memory.checkpoints import NamedPart, Restored, Said, ToLoad
 from memory.errors import MemoryProxyFault, NotFound, StoreUnavailable
 from memory.ids import is_words
-from memory.model import Candidate, IndexRow, Quoted, Reason, Scope, ScopeVersion
+from memory.model import SUCCESSORS_FOLLOWED, Candidate, IndexRow, Quoted, Reason, Scope, ScopeVersion
 from memory.read.hot import item_of
 from memory.read.items import Filter
 from memory.read.recall import as_candidate
@@ -35,8 +35,6 @@ WHY_GIVEN: Final = "given in this conversation"
 GIVEN_CHUNKS_MAX: Final = 64
 OWN: Final = "checkpoint"
 """The kind of a candidate that was made for a checkpoint: it is no memory that recall finds."""
-# Facts that were superseded since are followed so far: a fact is seldom corrected oftener before it is asked for.
-_SUCCESSORS_FOLLOWED: Final = 8
 
 
 class RestoreStore(Protocol):
@@ -166,7 +164,7 @@ class Restorer:
         """The memories of these parts as they are now, and what has taken their place."""
         known: dict[UUID, Quoted] = {}
         wanted = [part.memory_id for part in parts]
-        for _ in range(_SUCCESSORS_FOLLOWED):
+        for _ in range(SUCCESSORS_FOLLOWED):
             if not wanted:
                 break
             rows = await self._store.standing(scope.tenant, scope_ids, wanted)
@@ -203,7 +201,7 @@ def parts_placed(candidates: Iterable[Mapping[str, Any]]) -> list[NamedPart]:
 def _holding(part: NamedPart, known: Mapping[UUID, Quoted]) -> Quoted | None:
     """The memory of a part, or what holds in its place now."""
     quoted = known.get(part.memory_id)
-    for _ in range(_SUCCESSORS_FOLLOWED):
+    for _ in range(SUCCESSORS_FOLLOWED):
         if quoted is None or quoted.successor is None:
             break
         quoted = known.get(quoted.successor)

@@ -69,8 +69,8 @@ def _by_turns(lanes: Sequence[str]) -> tuple[str, ...]:
 class Nag:
     """Says the same thing at most once in a while."""
 
-    def __init__(self, each_s: float = LOG_EACH_S, clock: Callable[[], float] = time.monotonic) -> None:
-        self._each_s, self._clock = each_s, clock
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self.reset()
 
     def say(self, text: str, fault: Exception | str) -> None:
@@ -81,7 +81,7 @@ class Nag:
 
     def reset(self) -> None:
         """Let the next one through."""
-        self._seldom = Seldom(self._each_s, self._clock)
+        self._seldom = Seldom(LOG_EACH_S, self._clock)
 
 
 class HeldLanes:

@@ -35,14 +35,13 @@ class SecretDetector(Protocol):
 class Redactor:
     """Holds detectors, no state; safe to share between threads."""
 
-    def __init__(self, detectors: Sequence[SecretDetector], *, passes_max: int = PASSES_MAX) -> None:
+    def __init__(self, detectors: Sequence[SecretDetector]) -> None:
         self._detectors = tuple(detectors)
-        self._passes_max = passes_max
 
     def redact(self, text: str) -> Redacted:
         """Return `text` without what the detectors find. Idempotent: `redact(redact(t).text)` finds nothing."""
         current = Redacted(text, ())
-        for _ in range(self._passes_max):
+        for _ in range(PASSES_MAX):
             fresh = self._fresh(current.text)
             if not fresh:
                 return current

@@ -3,7 +3,7 @@
 Windows begin and end at paragraphs, sentences or words where one is near, else between two tokens. They are found from
 the front, one after the other, each by tokenising only what it may need, so time is linear in the text and bounded by
 `windows_max` (5 MB of prose at the defaults: 256 windows from the first 180 kB, 0.2 s). What lies behind the last
-window is in no vector: it stays findable by words only, and `omitted_chars` says how much that is.
+window is in no vector: it stays findable by words only.
 """
 
 from __future__ import annotations
@@ -89,11 +89,6 @@ def split_windows(
             break
         start = _next_start(text, start, end, tokens, overlap)
     return windows
-
-
-def omitted_chars(text: str, windows: Sequence[tuple[int, int]]) -> int:
-    """Characters behind the last window: in no vector, to be counted by the caller."""
-    return len(text) - windows[-1][1]
 
 
 def _look_ahead(

@@ -1,7 +1,7 @@
 """What a text says in another writing: base64, hex, escapes, bits, rot13, spaced letters, digits for letters, tags.
 
 A text as it reads in, the plain texts hidden in it out, each with where it stands. Only what decodes to printable
-words is given back. Bounded: RUNS_MAX runs that say something, of RUN_CHARS_MAX characters. Pure; refuses nothing.
+words is given back. Bounded: RUNS_MAX runs that say something, of 8,192 characters. Pure; refuses nothing.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import Final, NamedTuple
 from urllib.parse import unquote
 
 RUNS_MAX: Final = 256
-RUN_CHARS_MAX: Final = 8_192
 BASE64_CHARS_MIN: Final = 24
 ROT13_CHARS_MAX: Final = 20_000
 _BASE64: Final = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{24,8192}={0,2}", re.ASCII)

@@ -19,9 +19,9 @@ from proxy.relay import cut
 log: Final = logging.getLogger("memory_proxy.api")
 
 
-def said(body: BaseModel, status: int = 200, *, without: set[str] | None = None) -> web.Response:
-    """A model as JSON, without the members named."""
-    return json_answer(body.model_dump(mode="json", exclude=without), status)
+def said(body: BaseModel, status: int = 200) -> web.Response:
+    """A model as JSON."""
+    return json_answer(body.model_dump(mode="json"), status)
 
 
 def json_answer(body: Any, status: int = 200) -> web.Response:

@@ -169,11 +169,11 @@ def parameters(request: web.Request, known: Collection[str]) -> dict[str, str]:
     return found
 
 
-def truth_in(given: Mapping[str, str], name: str, default: bool) -> bool:
-    """What a parameter says of yes or no. Raises MemoryInvalid for what says neither."""
-    raw = given.get(name, "true" if default else "false")
+def is_waiting(given: Mapping[str, str], default: bool) -> bool:
+    """Whether the caller waits for all of it: `wait`. Raises MemoryInvalid for what says neither yes nor no."""
+    raw = given.get("wait", "true" if default else "false")
     if raw not in ("true", "false"):
-        raise MemoryInvalid(f"{name} must be true or false", param=name)
+        raise MemoryInvalid("wait must be true or false", param="wait")
     return raw == "true"
 
 

@@ -344,8 +344,8 @@ class Checkpoints:
         labels = await self._labels.of(caller.scope, (one.session_id for one in shown))
         return [listed(one, labels.get(one.session_id) if one.session_id else None) for one in shown]
 
-    async def _shown(self, caller: Caller, holder: Holder, one: Checkpoint, trimmed: int = 0) -> web.Response:
-        return _answer(await self._said(caller, holder, one, trimmed))
+    async def _shown(self, caller: Caller, holder: Holder, one: Checkpoint) -> web.Response:
+        return _answer(await self._said(caller, holder, one))
 
     async def _said(self, caller: Caller, holder: Holder, one: Checkpoint, trimmed: int = 0) -> CheckpointSaid:
         label = await self._label(caller, one)

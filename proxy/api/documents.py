@@ -45,9 +45,9 @@ from proxy.api.asking import (
     caller_of,
     holder_for,
     id_in_path,
+    is_waiting,
     parameters,
     session_listed,
-    truth_in,
     validated,
 )
 from proxy.api.forms import read_form
@@ -91,7 +91,7 @@ class Documents:
     async def upload(self, request: web.Request) -> web.Response:
         """Read a file and stage what it says."""
         caller = caller_of(request, self._parts.door, "memory:write")
-        wait = truth_in(parameters(request, ("wait",)), "wait", default=False)
+        wait = is_waiting(parameters(request, ("wait",)), default=False)
         require_writable(holder_of(caller.credential), Item(caller.scope.tenant, Sensitivity.PUBLIC), "scope")
         metrics = self._parts.metrics
         try:

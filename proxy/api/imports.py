@@ -20,7 +20,7 @@ from memory.model import OnConflict
 from policies.gate import Item
 from policies.labels import Sensitivity
 from proxy.api.answers import dumped
-from proxy.api.asking import caller_of, parameters, refuse_encodings, truth_in
+from proxy.api.asking import caller_of, is_waiting, parameters, refuse_encodings
 from proxy.api.exports import NDJSON
 from proxy.api.import_records import RecordTaker
 from proxy.api.import_run import IDLE_S, ImportRun, Order, Tools
@@ -50,7 +50,7 @@ class Import:
             session=caller.ask.session or str(new_id()),
             trusted=caller.credential.can("memory:import:trusted"),
             on_conflict=_on_conflict(given.get("on_conflict", "error")),
-            wait=truth_in(given, "wait", default=True),
+            wait=is_waiting(given, default=True),
             now=caller.now,
             hide=caller.credential.hide,
             ceiling=caller.credential.ceiling.value if caller.credential.ceiling is not None else None,

@@ -52,14 +52,11 @@ class CheckpointStore:
         scopes: Scopes,
         embeddings: str,
         audit: AuditLog,
-        *,
-        ids: Callable[[], UUID] = new_id,
     ) -> None:
         self._database = database
         self._scopes = scopes
         self._audit = audit
         self._add_embedding = database.queries["add_embedding"].of_table(embeddings)
-        self._ids = ids
 
     # ------------------------------------------------------------ writing
 
@@ -79,7 +76,7 @@ class CheckpointStore:
         """
         scope_id = await self._scopes.ensure(scope)
         witness = await self._audit.witness(note, *([given.note] if given else ()))
-        place = Place(scope.tenant, scope_id, subject_id, self._ids(), now)
+        place = Place(scope.tenant, scope_id, subject_id, new_id(), now)
         seen = await self._seen(scope, scope_id)
         source_id = await self._scopes.known(source, _NONE) if source is not None else None
         within = seen if source_id is None else sorted({*seen, source_id})
@@ -121,7 +118,7 @@ class CheckpointStore:
         seen = await self._seen(scope, scope_id)
         async with acting(self._database, scope.tenant, scope_id, witness, seen=seen) as (tx, _):
             source = await _locked(tx, scope, scope_id, name)
-            place = Place(scope.tenant, scope_id, UUID(int=0), self._ids(), now)
+            place = Place(scope.tenant, scope_id, UUID(int=0), new_id(), now)
             origin = (source["checkpoint_id"], source["version"])
             await _add_checkpoint(tx, place, new_name, source["session_id"], *origin)
             known = await tx.row("checkpoint_version", scope.tenant, *origin)

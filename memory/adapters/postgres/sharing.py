@@ -9,7 +9,6 @@ what recall does not show, sessions' own state, and what lies outside the caller
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -41,14 +40,11 @@ class Sharing:
         scopes: Scopes,
         audit: AuditLog,
         embeddings: str,
-        *,
-        ids: Callable[[], UUID] = new_id,
     ) -> None:
         self._database = database
         self._scopes = scopes
         self._audit = audit
         self._copy_embeddings = database.queries["copy_embeddings_to"].of_table(embeddings)
-        self._ids = ids
 
     async def share(self, scope: Scope, memory_id: UUID, to: SharedTo, *, actor: str, now: datetime) -> Shared:
         """Copy a memory to what `to` shares; the copy that is there already where it was. Raises NotFound,
@@ -56,7 +52,7 @@ class Sharing:
         """
         own = await self._scopes.known(scope, "nothing is stored in this scope")
         target = await self._common(scope, to)
-        copy_id = self._ids()
+        copy_id = new_id()
         note = noted(scope.tenant, actor, f"share.{to}", ids=(memory_id, copy_id), names=_names(scope, to), at=now)
         witness = await self._audit.witness(note)
         async with self._database.transaction(scope.tenant, [own, target]) as tx:
