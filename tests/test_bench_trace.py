@@ -39,8 +39,8 @@ def packed(folder: Path, name: str, lines: list[str]) -> Path:
     return folder
 
 
-def lone(at_s: float, tokens: int = 4) -> Arrival:
-    return Arrival(at_s, "s-a", None, lambda: [{"role": "user", "content": "hello"}], lambda: "so it is", tokens)
+def lone(at_s: float) -> Arrival:
+    return Arrival(at_s, "s-a", None, lambda: [{"role": "user", "content": "hello"}], lambda: "so it is", 4)
 
 
 def sample(way: str, arrival: int, at_s: float, first_s: float | None, status: str = "injected; rung=full") -> Sample:

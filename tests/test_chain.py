@@ -111,8 +111,8 @@ def test_different_messages_differ(first: object, second: object) -> None:
     assert not same(first, second)
 
 
-def picture(url: str, kind: str = "image_url") -> dict[str, object]:
-    return user([{"type": kind, kind: {"url": url, "detail": "low"}}])
+def picture(url: str) -> dict[str, object]:
+    return user([{"type": "image_url", "image_url": {"url": url, "detail": "low"}}])
 
 
 def test_a_call_without_arguments_is_the_same_however_that_is_written() -> None:

@@ -20,8 +20,8 @@ from policies.reconcile import Saying, contradict, settle, statement_of
 WEDNESDAY = datetime(2024, 3, 20, 12, tzinfo=UTC)
 
 
-def triples(text: str, speaker: str | None = None) -> list[tuple[str, str, str]]:
-    return [(f.subject, f.predicate, f.object) for f in facts_in(text, said_at=WEDNESDAY, speaker=speaker)]
+def triples(text: str) -> list[tuple[str, str, str]]:
+    return [(f.subject, f.predicate, f.object) for f in facts_in(text, said_at=WEDNESDAY)]
 
 
 def only(text: str) -> Fact:

@@ -141,9 +141,9 @@ def test_a_statement_is_told_from_a_question_or_a_request(text: str, says: bool)
 # ---------------------------------------------------------------- where each rule begins
 
 
-def near_by(topics: str, same: float = 0.9) -> Callable[[int, int], float]:
+def near_by(topics: str) -> Callable[[int, int], float]:
     """A cosine of claims that is high where both are about one thing, a letter for each."""
-    return lambda one, other: same if topics[one] == topics[other] else 0.1
+    return lambda one, other: 0.9 if topics[one] == topics[other] else 0.1
 
 
 def user_says(at_s: float, **more: Any) -> Claim:

@@ -69,9 +69,9 @@ class Shown(io.StringIO):
 
 
 @contextmanager
-def terminal(columns: int = COLUMNS) -> Iterator[Shown]:
+def terminal() -> Iterator[Shown]:
     """What the block says is shown here."""
-    with closing(Shown(columns)) as shown, redirect_stdout(shown), redirect_stderr(shown):
+    with closing(Shown(COLUMNS)) as shown, redirect_stdout(shown), redirect_stderr(shown):
         yield shown
 
 

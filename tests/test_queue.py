@@ -23,14 +23,12 @@ TENANT = UUID(int=1)
 SUBJECT = UUID(int=2)
 
 
-def an_entry(
-    *, subject: UUID = SUBJECT, lane_class: str = "live", envelope: bytes = b"sealed", exchange: UUID | None = None
-) -> Entry:
-    return Entry(exchange or new_id(), TENANT, subject, "exchange", lane_class, envelope)
+def an_entry(*, subject: UUID = SUBJECT, lane_class: str = "live", envelope: bytes = b"sealed") -> Entry:
+    return Entry(new_id(), TENANT, subject, "exchange", lane_class, envelope)
 
 
-def the_lane(subject: UUID = SUBJECT, lane_class: str = "live") -> str:
-    return lane_of(TENANT, subject, lane_class, lanes=LANES)
+def the_lane(subject: UUID = SUBJECT) -> str:
+    return lane_of(TENANT, subject, "live", lanes=LANES)
 
 
 def ids(deliveries: list[Delivery]) -> list[UUID]:

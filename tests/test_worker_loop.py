@@ -109,8 +109,8 @@ def an_entry(subject: int = 2, lane_class: str = "live") -> Entry:
     return Entry(new_id(), TENANT, UUID(int=subject), "exchange", lane_class, b"sealed")
 
 
-def the_lane(subject: int = 2, lane_class: str = "live") -> str:
-    return lane_of(TENANT, UUID(int=subject), lane_class, lanes=LANES)
+def the_lane(subject: int = 2) -> str:
+    return lane_of(TENANT, UUID(int=subject), "live", lanes=LANES)
 
 
 @asynccontextmanager

@@ -35,10 +35,9 @@ def valkey_binary() -> Path:
 class ValkeyServer:
     """One server process on one directory. `start` after `kill` replays the append-only file."""
 
-    def __init__(self, directory: Path, *, appendfsync: str = "always", cluster_port: int = 0) -> None:
+    def __init__(self, directory: Path, *, cluster_port: int = 0) -> None:
         self.directory = directory
         self.socket_path = directory / "v.sock"
-        self._appendfsync = appendfsync
         self._port = cluster_port
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -62,7 +61,7 @@ class ValkeyServer:
                 *("--port", str(self._port)),
                 *("--unixsocket", str(self.socket_path), "--unixsocketperm", "700"),
                 *("--dir", str(self.directory), "--save", "", "--logfile", str(self.directory / "valkey.log")),
-                *("--appendonly", "yes", "--appendfsync", self._appendfsync),
+                *("--appendonly", "yes", "--appendfsync", "always"),
                 *("--maxmemory-policy", "noeviction", "--auto-aof-rewrite-percentage", "0"),
                 *("--bind", "127.0.0.1", "--cluster-enabled", "yes" if self._port else "no"),
             ]

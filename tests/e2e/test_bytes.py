@@ -405,8 +405,8 @@ def test_any_headers_and_body_arrive_as_they_would_directly(
 # ---------------------------------------------------------------- answers no correct server gives
 
 
-def through_script(scripted: Scripted, *pieces: bytes, method: str = "GET", pause_s: float = 0.0) -> RawAnswer:
-    scripted.upstream.then(*pieces, pause_s=pause_s)
+def through_script(scripted: Scripted, *pieces: bytes, method: str = "GET") -> RawAnswer:
+    scripted.upstream.then(*pieces)
     return send(scripted.service.url, method, "/scripted")
 
 

@@ -316,8 +316,8 @@ async def test_beside_live_writes_no_saying_is_lost(night: Night, postgres: Test
 # ---------------------------------------------------------------- said in many sessions
 
 
-async def weight(night: Night, object_: str = "tea") -> tuple[float, float]:
-    record = await night.stores.records.memory(night.stores.scope(), await id_of(night.stores, object_))
+async def weight(night: Night) -> tuple[float, float]:
+    record = await night.stores.records.memory(night.stores.scope(), await id_of(night.stores, "tea"))
     return round(record.importance, 3), round(record.confidence, 3)
 
 

@@ -85,9 +85,9 @@ async def vault(postgres: TestDatabase) -> AsyncIterator[Vaulted]:
         )
 
 
-def confidential(made: Commit, label: Sensitivity = Sensitivity.CONFIDENTIAL) -> Commit:
+def confidential(made: Commit) -> Commit:
     """The same exchange, all of it confidential; memories carry an attribute that must not lie open either."""
-    turns = tuple(replace(one, sensitivity=label, tool_calls=[{"id": WORD}]) for one in made.turns)
+    turns = tuple(replace(one, sensitivity=Sensitivity.CONFIDENTIAL, tool_calls=[{"id": WORD}]) for one in made.turns)
     memories = tuple(memory_of(one, attributes={"topic": WORD}) for one in turns)
     return replace(made, turns=turns, memories=memories)
 
