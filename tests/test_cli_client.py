@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import resource
 import signal
 import socket
@@ -31,6 +32,7 @@ from proxy.cli.parser import build_parser
 from proxy.cli.verbs import key_value
 from proxy.cli.whole_file import whole_file
 from tests.at_terminal import at_terminal
+from tests.waiting import wait_until
 
 NDJSON = b"HTTP/1.1 200 OK\r\nContent-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n"
 LINE = b'{"type":"turn","content":"one"}\n'
@@ -51,8 +53,7 @@ def answering(answer: bytes, asked: list[bytes] | None = None, *then: bytes) -> 
             except OSError:
                 return
             with peer:
-                peer.settimeout(0.1)  # a body follows its head in a moment
-                request = b"".join(_received(peer))
+                request = _received(peer)
                 if asked is not None:
                     asked.append(request)
                 peer.sendall(one)
@@ -73,10 +74,22 @@ def whole(body: Any) -> bytes:
     return b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(raw), raw)
 
 
-def _received(peer: socket.socket) -> Iterator[bytes]:
+def _received(peer: socket.socket) -> bytes:
+    """A request, as whole as its head says it is; one that stops before is given up after a second of silence."""
+    request = b""
+    peer.settimeout(1)
     with suppress(TimeoutError):
-        while piece := peer.recv(65_536):
-            yield piece
+        while not _is_whole(request) and (piece := peer.recv(65_536)):
+            request += piece
+    return request
+
+
+def _is_whole(request: bytes) -> bool:
+    head, ended, body = request.partition(b"\r\n\r\n")
+    if b"\r\ntransfer-encoding: chunked" in head.lower():
+        return body.endswith(b"0\r\n\r\n")
+    length = re.search(rb"\r\ncontent-length: (\d+)", head.lower())
+    return bool(ended) and len(body) >= int(length[1] if length else 0)
 
 
 @pytest.mark.parametrize("end", [b"", CHUNK[:9], CHUNK[:-2]])
@@ -168,9 +181,7 @@ def test_an_export_that_is_ended_leaves_no_half_file(number: signal.Signals, tmp
         peer, _ = listener.accept()
         with peer, process:
             peer.sendall(NDJSON + CHUNK)
-            until = time.monotonic() + 20
-            while not list(tmp_path.iterdir()) and time.monotonic() < until:
-                time.sleep(0.05)
+            wait_until(lambda: list(tmp_path.iterdir()), what="the file is begun")
             process.send_signal(number)
             assert process.wait(20) == -number
     assert list(tmp_path.iterdir()) == []
@@ -418,6 +429,29 @@ def test_another_server_is_not_taken_for_the_service(capsys: pytest.CaptureFixtu
     with answering(b'HTTP/1.1 404 Not Found\r\nContent-Length: 22\r\n\r\n{"detail":"Not Found"}') as url:
         assert main(["search", "boat", "--url", url]) == 1
     assert "404 Not Found, and not as a memory-proxy says it" in capsys.readouterr().err
+
+
+RECORDS = ("artifacts", "entities", "tasks", "persona")
+OF_ONE = [
+    *((command, *of) for command in RECORDS for of in (("show", b"GET", b""), ("delete", b"DELETE", b""))),
+    *((command, "undelete", b"POST", b"/undelete") for command in RECORDS),
+    *((command, "history", b"GET", b"/history") for command in ("tasks", "entities")),
+    ("entities", "split", b"POST", b"/split"),
+    ("artifacts", "caption", b"POST", b"/caption"),
+    ("checkpoint", "delete", b"DELETE", b""),
+    ("checkpoint", "undelete", b"POST", b"/undelete"),
+]
+
+
+@pytest.mark.parametrize(("command", "verb", "method", "behind"), OF_ONE)
+def test_a_verb_of_one_record_is_one_call_to_where_it_stands(
+    command: str, verb: str, method: bytes, behind: bytes
+) -> None:
+    asked: list[bytes] = []
+    with answering(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n", asked) as url:
+        assert main([command, verb, "one", "--url", url]) == 1
+    kind = command.removesuffix("s").encode() + b"s"
+    assert asked[0].split(b" ")[:2] == [method, b"/memory/v1/" + kind + b"/one" + behind]
 
 
 @pytest.mark.parametrize("name", ["user", "project", "agent"])

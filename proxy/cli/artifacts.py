@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from proxy.cli.client import CallFailed, Client, quoted
-from proxy.cli.verbs import add_verb, key_value, run_verb, with_answers
+from proxy.cli.verbs import add_verb, deleted, gets, key_value, run_verb, sends, with_answers
 from proxy.cli.whole_file import whole_file
 
 TEACHES: Final = """\
@@ -52,10 +52,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     link.add_argument("artifact", metavar="ID")
     link.add_argument("--expires", type=int, default=3600, metavar="SECONDS", help="default %(default)s")
     for verb, act, what in (
-        ("show", _show, "Show what is known of a file."),
-        ("caption", _caption, "Have the chat model say what is in a picture."),
-        ("delete", _delete, "Hide a file."),
-        ("undelete", _undelete, "Bring back a file that was deleted."),
+        ("show", gets(_one), "Show what is known of a file."),
+        ("caption", sends("POST", _one, "/caption"), "Have the chat model say what is in a picture."),
+        ("delete", sends("DELETE", _one), "Hide a file."),
+        ("undelete", sends("POST", _one, "/undelete"), "Bring back a file that was deleted."),
     ):
         add_verb(verbs, verb, act, what).add_argument("artifact", metavar="ID")
     with_answers(verbs)
@@ -86,7 +86,7 @@ def _list(client: Client, options: argparse.Namespace) -> Any:
 
 def _get(client: Client, options: argparse.Namespace) -> Any:
     """Its bytes go where they are wanted; what is told goes to standard error, so that a pipe has the bytes alone."""
-    pieces = client.pieces(f"{PATH}/{quoted(options.artifact)}/content")
+    pieces = client.pieces(f"{_one(options)}/content")
     if options.output is None:
         sys.stdout.buffer.writelines(pieces)
         return {}
@@ -96,24 +96,12 @@ def _get(client: Client, options: argparse.Namespace) -> Any:
 
 
 def _link(client: Client, options: argparse.Namespace) -> Any:
-    made = client.send("POST", f"{PATH}/{quoted(options.artifact)}/link", {"expires_s": options.expires})
+    made = client.send("POST", f"{_one(options)}/link", {"expires_s": options.expires})
     return {**made, "url": f"{client.url}{made['url']}"}
 
 
-def _caption(client: Client, options: argparse.Namespace) -> Any:
-    return client.send("POST", f"{PATH}/{quoted(options.artifact)}/caption")
-
-
-def _show(client: Client, options: argparse.Namespace) -> Any:
-    return client.get(f"{PATH}/{quoted(options.artifact)}")
-
-
-def _delete(client: Client, options: argparse.Namespace) -> Any:
-    return client.send("DELETE", f"{PATH}/{quoted(options.artifact)}")
-
-
-def _undelete(client: Client, options: argparse.Namespace) -> Any:
-    return client.send("POST", f"{PATH}/{quoted(options.artifact)}/undelete")
+def _one(options: argparse.Namespace) -> str:
+    return f"{PATH}/{quoted(options.artifact)}"
 
 
 def _told(verb: str, answer: Mapping[str, Any]) -> Iterable[str]:
@@ -124,7 +112,7 @@ def _told(verb: str, answer: Mapping[str, Any]) -> Iterable[str]:
     elif verb == "link":
         yield f"{answer['url']}"
     elif verb == "delete":
-        yield f"{answer['id']} is deleted; undelete brings it back until {answer['undo_until'][:10]}"
+        yield deleted(answer["id"], answer)
     else:
         yield _line(answer)
         if verb in ("show", "caption"):

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from policies.labels import Sensitivity
 from proxy.cli.client import CallFailed, Client, quoted
-from proxy.cli.verbs import add_verb, run_verb, with_answers
+from proxy.cli.verbs import add_verb, deleted, run_verb, sends, with_answers
 
 TEACHES: Final = """\
   memory-proxy checkpoint save "before the move" --session abc --notes "We stopped at the estimate."
@@ -64,8 +64,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     branch.add_argument("new_name")
     branch.add_argument("--from-project", metavar="PROJECT", help="take it from another project of the same user")
     for verb, run, what in (
-        ("delete", _delete, "Hide a checkpoint; what it was made of stays."),
-        ("undelete", _undelete, "Bring back the one of this name that was deleted last."),
+        ("delete", sends("DELETE", _one), "Hide a checkpoint; what it was made of stays."),
+        ("undelete", sends("POST", _one, "/undelete"), "Bring back the one of this name that was deleted last."),
     ):
         add_verb(verbs, verb, run, what).add_argument("name")
     with_answers(verbs)
@@ -97,9 +97,9 @@ def _save(client: Client, options: argparse.Namespace) -> Any:
 
 
 def _change(client: Client, options: argparse.Namespace) -> Any:
-    known = client.get(_one(options.name))
+    known = client.get(_one(options))
     body = {**_body(options), **({"refresh": True} if options.refresh else {})}
-    return client.send("PATCH", _one(options.name), body, version=known["version"])
+    return client.send("PATCH", _one(options), body, version=known["version"])
 
 
 def _list(client: Client, options: argparse.Namespace) -> Any:
@@ -107,34 +107,26 @@ def _list(client: Client, options: argparse.Namespace) -> Any:
 
 
 def _show(client: Client, options: argparse.Namespace) -> Any:
-    return client.get(_one(options.name), {"version": options.version})
+    return client.get(_one(options), {"version": options.version})
 
 
 def _load(client: Client, options: argparse.Namespace) -> Any:
     body = _given(session=options.session, from_project=options.from_project, name=options.new_name)
-    return client.send("POST", f"{_one(options.name)}/load", body)
+    return client.send("POST", f"{_one(options)}/load", body)
 
 
 def _diff(client: Client, options: argparse.Namespace) -> Any:
     asked = {"with": options.other, "from": options.from_version, "to": options.to_version}
-    return client.get(f"{_one(options.name)}/diff", asked)
+    return client.get(f"{_one(options)}/diff", asked)
 
 
 def _branch(client: Client, options: argparse.Namespace) -> Any:
     taken = _given(from_project=options.from_project)
-    return client.send("POST", f"{_one(options.name)}/branch", {"name": options.new_name, **taken})
+    return client.send("POST", f"{_one(options)}/branch", {"name": options.new_name, **taken})
 
 
-def _delete(client: Client, options: argparse.Namespace) -> Any:
-    return client.send("DELETE", _one(options.name))
-
-
-def _undelete(client: Client, options: argparse.Namespace) -> Any:
-    return client.send("POST", f"{_one(options.name)}/undelete")
-
-
-def _one(name: str) -> str:
-    return f"{PATH}/{quoted(name)}"
+def _one(options: argparse.Namespace) -> str:
+    return f"{PATH}/{quoted(options.name)}"
 
 
 def _body(options: argparse.Namespace) -> dict[str, Any]:
@@ -179,7 +171,7 @@ def _told(verb: str, answer: Mapping[str, Any]) -> Iterable[str]:
         if answer["trimmed"]:
             yield f"{answer['trimmed']} parts stayed in the other project"
     elif verb == "delete":
-        yield f"{answer['name']} is deleted; undelete brings it back until {answer['undo_until'][:10]}"
+        yield deleted(answer["name"], answer)
     else:
         yield from held(answer)
 

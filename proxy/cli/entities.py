@@ -11,7 +11,7 @@ from typing import Any, Final, get_args
 
 from policies.entity import Type
 from proxy.cli.client import Client, quoted
-from proxy.cli.verbs import add_verb, key_value, run_verb, with_answers
+from proxy.cli.verbs import add_verb, deleted, gets, key_value, run_verb, sends, with_answers
 
 TEACHES: Final = """\
   memory-proxy entities list                                  learnt of what was said, or kept by hand
@@ -59,7 +59,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     relate.add_argument("--from", dest="valid_from", metavar="TIME", help="since when, RFC 3339")
     relate.add_argument("--to", dest="valid_to", metavar="TIME", help="until when")
     relate.add_argument("--property", action="append", type=key_value, metavar="KEY=VALUE")
-    add_verb(verbs, "unrelate", _unrelate, "Tie two no more.").add_argument("relationship", metavar="ID")
+    unrelate = add_verb(verbs, "unrelate", sends("DELETE", _one_tie), "Tie two no more.")
+    unrelate.add_argument("relationship", metavar="ID")
     near = add_verb(verbs, "near", _near, "Who is near one, and by what.")
     near.add_argument("entity", metavar="ID")
     paths = add_verb(verbs, "paths", _paths, "The ways from one to another.")
@@ -70,11 +71,11 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         one.add_argument("--type", help="by these ties alone, with commas")
         one.add_argument("--at", metavar="TIME", help="by what tied them then, RFC 3339 (default: now)")
     for verb, act, what in (
-        ("show", _show, "Show one."),
-        ("history", _history, "How one became what it is."),
-        ("split", _split, "One that was merged stands for itself again."),
-        ("delete", _delete, "Hide one; it is not learnt again."),
-        ("undelete", _undelete, "Bring back one that was deleted."),
+        ("show", gets(_one), "Show one."),
+        ("history", gets(_one, "/history"), "How one became what it is."),
+        ("split", sends("POST", _one, "/split"), "One that was merged stands for itself again."),
+        ("delete", sends("DELETE", _one), "Hide one; it is not learnt again."),
+        ("undelete", sends("POST", _one, "/undelete"), "Bring back one that was deleted."),
     ):
         add_verb(verbs, verb, act, what).add_argument("entity", metavar="ID")
     with_answers(verbs)
@@ -101,16 +102,12 @@ def _list(client: Client, options: argparse.Namespace) -> Any:
 
 
 def _change(client: Client, options: argparse.Namespace) -> Any:
-    known = client.get(f"{PATH}/{quoted(options.entity)}")
-    return client.send("PATCH", f"{PATH}/{quoted(options.entity)}", _said(options), version=known["version"])
+    known = client.get(_one(options))
+    return client.send("PATCH", _one(options), _said(options), version=known["version"])
 
 
 def _merge(client: Client, options: argparse.Namespace) -> Any:
-    return client.send("POST", f"{PATH}/{quoted(options.entity)}/merge", {"into": options.into})
-
-
-def _split(client: Client, options: argparse.Namespace) -> Any:
-    return client.send("POST", f"{PATH}/{quoted(options.entity)}/split")
+    return client.send("POST", f"{_one(options)}/merge", {"into": options.into})
 
 
 def _relate(client: Client, options: argparse.Namespace) -> Any:
@@ -119,34 +116,22 @@ def _relate(client: Client, options: argparse.Namespace) -> Any:
     return client.send("POST", TIES, {name: value for name, value in tie.items() if value is not None})
 
 
-def _unrelate(client: Client, options: argparse.Namespace) -> Any:
-    return client.send("DELETE", f"{TIES}/{quoted(options.relationship)}")
-
-
 def _near(client: Client, options: argparse.Namespace) -> Any:
     asked = {"hops": options.hops, "type": options.type, "at": options.at}
-    return client.get(f"{PATH}/{quoted(options.entity)}/neighbours", asked)
+    return client.get(f"{_one(options)}/neighbours", asked)
 
 
 def _paths(client: Client, options: argparse.Namespace) -> Any:
     asked = {"to": options.to, "hops": options.hops, "type": options.type, "at": options.at}
-    return client.get(f"{PATH}/{quoted(options.entity)}/paths", asked)
+    return client.get(f"{_one(options)}/paths", asked)
 
 
-def _show(client: Client, options: argparse.Namespace) -> Any:
-    return client.get(f"{PATH}/{quoted(options.entity)}")
+def _one(options: argparse.Namespace) -> str:
+    return f"{PATH}/{quoted(options.entity)}"
 
 
-def _history(client: Client, options: argparse.Namespace) -> Any:
-    return client.get(f"{PATH}/{quoted(options.entity)}/history")
-
-
-def _delete(client: Client, options: argparse.Namespace) -> Any:
-    return client.send("DELETE", f"{PATH}/{quoted(options.entity)}")
-
-
-def _undelete(client: Client, options: argparse.Namespace) -> Any:
-    return client.send("POST", f"{PATH}/{quoted(options.entity)}/undelete")
+def _one_tie(options: argparse.Namespace) -> str:
+    return f"{TIES}/{quoted(options.relationship)}"
 
 
 def _told(verb: str, answer: Mapping[str, Any]) -> Iterable[str]:
@@ -164,7 +149,7 @@ def _told(verb: str, answer: Mapping[str, Any]) -> Iterable[str]:
     elif verb in ("relate", "unrelate"):
         yield _tie(answer) if verb == "relate" else f"{answer['id']} ties them no more"
     elif verb == "delete":
-        yield f"{answer['id']} is deleted; undelete brings it back until {answer['undo_until'][:10]}"
+        yield deleted(answer["id"], answer)
     else:
         yield _line(answer)
 

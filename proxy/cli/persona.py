@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from policies.persona import FACETS, LANGUAGES
 from proxy.cli.client import Client, quoted
-from proxy.cli.verbs import add_verb, run_verb, with_answers
+from proxy.cli.verbs import add_verb, deleted, gets, run_verb, sends, with_answers
 
 TEACHES: Final = """\
   memory-proxy persona save "desk" --tone dry --verbosity short --text "Likes nautical words."
@@ -40,9 +40,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         )
         one.add_argument("--text", metavar="TEXT", help="what no facet says, as a statement about what you like")
     for verb, act, what in (
-        ("show", _show, "Show a persona."),
-        ("delete", _delete, "Hide a persona."),
-        ("undelete", _undelete, "Bring back the one of this name that was deleted last."),
+        ("show", gets(_one), "Show a persona."),
+        ("delete", sends("DELETE", _one), "Hide a persona."),
+        ("undelete", sends("POST", _one, "/undelete"), "Bring back the one of this name that was deleted last."),
     ):
         add_verb(verbs, verb, act, what).add_argument("name")
     with_answers(verbs)
@@ -62,25 +62,13 @@ def _save(client: Client, options: argparse.Namespace) -> Any:
 
 
 def _change(client: Client, options: argparse.Namespace) -> Any:
-    known = client.get(_one(options.name))
+    known = client.get(_one(options))
     facets = {**known["facets"], **_facets(options)}
-    return client.send("PATCH", _one(options.name), {"facets": facets, **_text(options)}, version=known["version"])
+    return client.send("PATCH", _one(options), {"facets": facets, **_text(options)}, version=known["version"])
 
 
-def _show(client: Client, options: argparse.Namespace) -> Any:
-    return client.get(_one(options.name))
-
-
-def _delete(client: Client, options: argparse.Namespace) -> Any:
-    return client.send("DELETE", _one(options.name))
-
-
-def _undelete(client: Client, options: argparse.Namespace) -> Any:
-    return client.send("POST", f"{_one(options.name)}/undelete")
-
-
-def _one(name: str) -> str:
-    return f"{PATH}/{quoted(name)}"
+def _one(options: argparse.Namespace) -> str:
+    return f"{PATH}/{quoted(options.name)}"
 
 
 def _facets(options: argparse.Namespace) -> dict[str, str]:
@@ -96,7 +84,7 @@ def _told(verb: str, answer: Mapping[str, Any]) -> Iterable[str]:
     if verb == "list":
         yield from (line_of(one) for one in answer["data"])
     elif verb == "delete":
-        yield f"{answer['name']} is deleted; undelete brings it back until {answer['undo_until'][:10]}"
+        yield deleted(answer["name"], answer)
     else:
         yield line_of(answer)
 

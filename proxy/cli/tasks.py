@@ -12,7 +12,7 @@ from typing import Any, Final
 from policies.labels import Sensitivity
 from policies.task import STATUSES
 from proxy.cli.client import CallFailed, Client, quoted
-from proxy.cli.verbs import add_verb, run_verb, with_answers
+from proxy.cli.verbs import add_verb, deleted, gets, run_verb, sends, with_answers
 
 TEACHES: Final = """\
   memory-proxy tasks add "Order the timber" --notes "Oak, 4 m."
@@ -59,10 +59,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         one.add_argument("--output", metavar="TEXT", help="what came of it")
     add_verb(verbs, "graph", _graph, "What is ready, and what waits for what.")
     for verb, act, what in (
-        ("show", _show, "Show a task."),
-        ("history", _history, "How a task came where it is."),
-        ("delete", _delete, "Hide a task."),
-        ("undelete", _undelete, "Bring back a task that was deleted."),
+        ("show", gets(_one), "Show a task."),
+        ("history", gets(_one, "/history"), "How a task came where it is."),
+        ("delete", sends("DELETE", _one), "Hide a task."),
+        ("undelete", sends("POST", _one, "/undelete"), "Bring back a task that was deleted."),
     ):
         add_verb(verbs, verb, act, what).add_argument("task", metavar="ID")
     with_answers(verbs)
@@ -97,22 +97,6 @@ def _graph(client: Client, _options: argparse.Namespace) -> Any:
     return client.get(f"{PATH}/graph")
 
 
-def _show(client: Client, options: argparse.Namespace) -> Any:
-    return client.get(_one(options))
-
-
-def _history(client: Client, options: argparse.Namespace) -> Any:
-    return client.get(f"{_one(options)}/history")
-
-
-def _delete(client: Client, options: argparse.Namespace) -> Any:
-    return client.send("DELETE", _one(options))
-
-
-def _undelete(client: Client, options: argparse.Namespace) -> Any:
-    return client.send("POST", f"{_one(options)}/undelete")
-
-
 def _one(options: argparse.Namespace) -> str:
     """The path of a task. Raises CallFailed for the one word that leads elsewhere."""
     if options.task == "graph":
@@ -129,7 +113,7 @@ def _told(verb: str, answer: Mapping[str, Any]) -> Iterable[str]:
         yield from (f"ready    {one}" for one in answer["ready"])
         yield from (f"waiting  {one}  for {', '.join(wanted)}" for one, wanted in answer["waiting"].items())
     elif verb == "delete":
-        yield f"{answer['id']} is deleted; undelete brings it back until {answer['undo_until'][:10]}"
+        yield deleted(answer["id"], answer)
     else:
         yield _line(answer)
         told = (f"{name}: {answer[name]}" for name in ("notes", "input", "output") if answer[name])

@@ -15,6 +15,7 @@ from proxy.cli.shown import NONE, say_more, show_all, show_json, show_rows
 _TEXTS: Final = frozenset({"show", "caption", "diff"})
 """Verbs that show texts as they are; of the others each line is a thing."""
 Act = Callable[[Client, argparse.Namespace], Any]
+At = Callable[[argparse.Namespace], str]
 
 
 def add_verb(verbs: Any, name: str, act: Act, what: str) -> argparse.ArgumentParser:
@@ -22,6 +23,21 @@ def add_verb(verbs: Any, name: str, act: Act, what: str) -> argparse.ArgumentPar
     parser: argparse.ArgumentParser = verbs.add_parser(name, help=what, description=what)
     parser.set_defaults(act=act)
     return parser
+
+
+def gets(at: At, behind: str = "") -> Act:
+    """Show what stands at the path of one thing, or behind it."""
+    return lambda client, options: client.get(at(options) + behind)
+
+
+def sends(method: str, at: At, behind: str = "") -> Act:
+    """Have it done to one thing, whose path `at` gives, without more words."""
+    return lambda client, options: client.send(method, at(options) + behind)
+
+
+def deleted(called: str, answer: Mapping[str, Any]) -> str:
+    """How a deletion is told; `called`: what it is called."""
+    return f"{called} is deleted; undelete brings it back until {answer['undo_until'][:10]}"
 
 
 def with_answers(verbs: Any) -> None:
