@@ -44,15 +44,8 @@ from policies.labels import Sensitivity
 from proxy.asked import Asked, Remembered
 from proxy.capture import Capture
 from proxy.gated import let_through, sees, within
-from proxy.prompt import (
-    NOTHING_RESTORED,
-    Prompt,
-    Rules,
-    ServedModels,
-    assemble,
-    block_max,
-    room_for,
-)
+from proxy.prompt import NOTHING_RESTORED, Prompt, Rules, assemble
+from proxy.room import ServedModels, block_max, room_for
 from proxy.shortening import Shortening
 from proxy.wire.chat_request import ChatRequest
 

@@ -19,7 +19,8 @@ from memory.read.ledger import Kept, Ledgers
 from proxy.asked import Asked, Remembered
 from proxy.cutting import Cut, bytes_of, cut_at, cut_for, is_cut, members_of
 from proxy.gated import holder_of, within
-from proxy.prompt import ANSWER_TOKENS_RESERVED, COUNTED_BYTES_MAX, SUMMARY_TOKENS_MAX, Rules, ServedModels, summed_up
+from proxy.prompt import SUMMARY_TOKENS_MAX, Rules, summed_up
+from proxy.room import ANSWER_TOKENS_RESERVED, COUNTED_BYTES_MAX, ServedModels
 from proxy.wire.chat_request import ChatRequest
 
 # What a conversation that may not fit is counted within: without the count it is sent whole, and vLLM refuses it.

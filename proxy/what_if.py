@@ -32,8 +32,9 @@ from policies.labels import Sensitivity
 from proxy.cutting import Cut
 from proxy.gated import let_through, within
 from proxy.identity import Ask
-from proxy.prompt import Rules, ServedModels, block_max, each_once, limits_of, room_for, wanted_tokens
+from proxy.prompt import Rules, each_once, limits_of
 from proxy.remembering import RECALLED_KINDS
+from proxy.room import ServedModels, block_max, room_for, wanted_tokens
 from proxy.wire.chat_request import ChatRequest
 
 # What another configuration may say: the settings that decide what is recalled and placed, and no others.

@@ -27,7 +27,8 @@ from memory.read.ledger import Ledgers
 from memory.read.recall import as_candidate
 from memory.read.route import ByLength
 from memory.telemetry import Metrics
-from proxy.prompt import Room, Rules, assemble
+from proxy.prompt import Rules, assemble
+from proxy.room import Room
 from proxy.wire.chat_request import ChatRequest
 from tests.key_table import Table
 from tests.ledger_clients import Message

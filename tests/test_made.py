@@ -13,7 +13,8 @@ from memory.read.hot import item_of
 from memory.read.ledger import Kept
 from memory.read.recall import as_candidate
 from proxy.made import MADE_MAX, made_of
-from proxy.prompt import Prompt, Room, assemble, retrieval_record
+from proxy.prompt import Prompt, assemble, retrieval_record
+from proxy.room import Room
 from proxy.wire.chat_request import ChatRequest
 from tests.product_ledger import RULES
 from tests.test_recall import row, unit

@@ -13,6 +13,7 @@ from uuid import UUID
 import pytest
 
 from memory.chain import Digest
+from memory.config import Settings
 from memory.ids import new_id
 from memory.keys import tenant_salt
 from memory.model import Entry, Placed, Recall, Scope, Shown, Withdrawn
@@ -21,18 +22,11 @@ from memory.read.extract import SentenceCompressor
 from memory.read.ledger import Kept
 from memory.read.route import ByLength
 from memory.telemetry import Metrics
+from policies.checkpoint import Section
 from proxy.chat import count_sent
 from proxy.identity import Ask
-from proxy.prompt import (
-    ANSWER_TOKENS_RESERVED,
-    Prompt,
-    Room,
-    Rules,
-    assemble,
-    retrieval_record,
-    room_for,
-    wanted_tokens,
-)
+from proxy.prompt import Prompt, Rules, assemble, retrieval_record
+from proxy.room import ANSWER_TOKENS_RESERVED, Room, block_max, room_for, wanted_tokens
 from proxy.wire.chat_request import ChatRequest
 from tests.test_assemble import LIMITS, Characters, candidate
 
@@ -163,6 +157,20 @@ def test_budget_is_the_smaller_of_asked_and_configured() -> None:
     assert asked == [1000, 300, 1000, 0]
 
 
+async def test_a_prompt_that_would_fit_by_itself_alone_is_counted() -> None:
+    chat, models = request(user("x" * 400), max_tokens=100), Window(600, counted=300)
+    assert 400 < len(chat.body) <= 500
+    assert await room(chat, 400, models) == Room(200)
+    assert models.asked == 1
+
+
+@pytest.mark.parametrize(("section", "more"), [("given", 0), ("persona", 300), ("notes", 1_500)])
+def test_what_is_restored_has_room_beside_what_is_recalled(section: Section, more: int) -> None:
+    settings = Settings()
+    restored = [replace(candidate(1, "I like dry words."), section=section)]
+    assert block_max(settings, restored) == settings.recall.budget_tokens_max + more
+
+
 async def test_without_a_known_window_there_is_room_for_all_that_is_wanted() -> None:
     assert await room(request(user("hi")), 300, Window(None)) == Room(300)
 
@@ -197,9 +205,9 @@ async def test_large_body_is_not_sent_again_to_be_counted() -> None:
 # ---------------------------------------------------------------- the ledger
 
 
-def stands(at: int, *numbers: int, tokens: int = 100, text: str = "<memory>\nold\n</memory>\n\n") -> Placed:
+def stands(at: int, *numbers: int, tokens: int = 100) -> Placed:
     shown = tuple(Shown(UUID(int=number), 1, b"p" * 8) for number in numbers)
-    entry = Entry(text, tokens, shown, "internal", UUID(int=77))
+    entry = Entry("<memory>\nold\n</memory>\n\n", tokens, shown, "internal", UUID(int=77))
     return Placed(at, Digest(bytes([at]) * 32), entry, entry.retrieval_id)
 
 

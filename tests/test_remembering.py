@@ -34,8 +34,9 @@ from proxy.asked import Asked, Remembered
 from proxy.chat import ChatCompletions, Ready
 from proxy.cutting import Cut, members_of
 from proxy.identity import Ask, Credential
-from proxy.prompt import Prompt, Room, assemble, bare_prompt, limits_of, retrieval_record
+from proxy.prompt import Prompt, assemble, bare_prompt, limits_of, retrieval_record
 from proxy.remembering import Remembering
+from proxy.room import Room
 from proxy.wire.chat_request import ChatRequest
 from tests.product_ledger import RULES, Store, World
 from tests.test_recall import row, unit

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import asyncpg
 
-from proxy.prompt import COUNTED_BYTES_MAX
+from proxy.room import COUNTED_BYTES_MAX
 from tests.e2e.raw_http import RawAnswer, send
 from tests.service_fixture import Service
 
