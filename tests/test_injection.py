@@ -328,7 +328,7 @@ def test_the_end_of_a_slice_is_no_end_of_a_line() -> None:
     """`ignore the above` at the end of a line is an order; where more follows it is not."""
     text = "Please ignore the above typo. "
     for shift in range(len(text)):
-        assert not judge("x" * (16_384 - shift - 1) + " " + text + "y" * 20_000, "own").quarantined
+        assert not judge("x" * (16_384 - shift - 1) + " " + text + "y" * 200, "own").quarantined
 
 
 @pytest.mark.parametrize(

@@ -5,20 +5,15 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
+from tests.e2e.keyed import Keyed
 from tests.e2e.raw_http import send
 from tests.e2e.talk import UNCOUNTED, ask, connected, rows, tell, turn
 from tests.e2e.upstreams import Seen, last
 from tests.service_fixture import Service, serving, stand_in
-from tests.waiting import wait_until
 
 CHAT = "/v1/chat/completions"
 FACT = "My grandmother's cottage is in Lofthus."
@@ -361,41 +356,20 @@ def test_retrievals_are_listed_newest_first_a_page_at_a_time(service: Service, u
 # ---------------------------------------------------------------- keys and the tenant's salt
 
 
-@dataclass(frozen=True, slots=True)
-class Keyed:
-    """A service in keys mode, and its stand-in."""
-
-    service: Service
-    upstream: str
-
-    def make(self, name: str, *words: str) -> str:
-        argv = [sys.executable, "-m", "proxy", "key", "create", name, *words, "--json"]
-        done = subprocess.run(
-            [*argv, "--data-dir", str(self.service.data)], capture_output=True, text=True, timeout=60, check=True
-        )
-        time.sleep(1.2)  # known to every worker
-        return str(json.loads(done.stdout)["secret"])
-
-
-@pytest.fixture(scope="module")
-def keyed() -> Iterator[Keyed]:
-    with stand_in() as upstream, serving(upstream, env={"MEMORY_PROXY_AUTH__MODE": "keys"}) as service:
-        yield Keyed(service, upstream)
-
-
 @pytest.mark.long
-def test_the_tenants_salt_is_part_of_what_is_rebuilt_also_after_it_was_rotated(keyed: Keyed) -> None:
-    service = keyed.service
-    secret = keyed.make("replayed", "--user", "ada")
+def test_the_tenants_salt_is_part_of_what_is_rebuilt_also_after_it_was_rotated(keyed: Keyed, upstream: str) -> None:
+    service, of = keyed.service, ("--tenant", "replayed")
+    secret = keyed.make("replayed", *of, "--user", "ada")["secret"]
     who = {"Authorization": f"Bearer {secret}"}
     sent = {}
     for body in (of_one('"say: hello"'), of_one('"say: hi"', ' "cache_salt": "mine", "cache_salt": "again",')):
         pairs = [(b"Content-Type", b"application/json"), (b"Authorization", who["Authorization"].encode())]
         raw = send(service.url, "POST", CHAT, pairs, body)
         assert raw.status == 200, raw
-        sent[raw.text("x-memory-retrieval") or ""] = last(keyed.upstream)[0]
-    wait_until(lambda: _is_empty(service, who), 60, "the queue is empty")
-    reader = keyed.make("reader", "--user", "ada", "--can", "memory:read:own", "--can", "trace:read")
+        sent[raw.text("x-memory-retrieval") or ""] = last(upstream)[0]
+    keyed.settle(secret)
+    may = ("--can", "memory:read:own", "--can", "trace:read")
+    reader = keyed.make("reader", *of, "--user", "ada", *may)["secret"]
 
     def assert_all() -> None:
         for retrieval, seen in sent.items():
@@ -406,18 +380,14 @@ def test_the_tenants_salt_is_part_of_what_is_rebuilt_also_after_it_was_rotated(k
     assert_all()
     refused = service.call("GET", f"/memory/v1/replay/{next(iter(sent))}", **who)
     assert refused["error"]["code"] == "capability_missing"
-    other = keyed.make("other", "--user", "bob", "--can", "memory:read:own", "--can", "trace:read")
+    other = keyed.make("other", *of, "--user", "bob", *may)["secret"]
     said = service.call("GET", f"/memory/v1/replay/{next(iter(sent))}", Authorization=f"Bearer {other}")
     assert said["error"]["code"] == "not_found"
     asyncio.run(_rotated(service))
     assert_all()
 
 
-def _is_empty(service: Service, who: dict[str, str]) -> bool:
-    queue = service.call("GET", "/memory/v1/queue", **who)
-    return bool(queue["pending"] + queue["in_flight"] == 0)
-
-
 async def _rotated(service: Service) -> None:
     async with connected(service) as connection:
-        assert await connection.execute("UPDATE tenants SET salt_generation = salt_generation + 3") != "UPDATE 0"
+        rotate = "UPDATE tenants SET salt_generation = salt_generation + 3 WHERE name = 'replayed'"
+        assert await connection.execute(rotate) == "UPDATE 1"

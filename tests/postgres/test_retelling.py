@@ -455,8 +455,18 @@ async def test_two_that_start_at_once_compress_once_and_a_stale_leader_puts_noth
     assert await told(night, "month") == []
 
 
-async def test_what_becomes_confidential_between_the_telling_and_the_putting_is_not_put(night: Night) -> None:
+@pytest.mark.parametrize("becomes", ["confidential", "hidden"])
+async def test_what_becomes_another_between_the_telling_and_the_putting_is_not_put(night: Night, becomes: str) -> None:
     commits = await many(night)
+    scope, records = night.stores.scope(), night.stores.records
+
+    async def change(at: int) -> None:
+        said = commits[at].memories[0].memory_id
+        if becomes == "hidden":
+            await records.delete_memory(scope, said, night.now)
+        else:
+            await records.patch_memory(scope, said, 1, MemoryChange(sensitivity="confidential"), night.now)
+
     night.now = LATER + 50 * DAY
     store, scope_id, tenant = night.store, await night.stores.scopes.ensure(night.stores.scope()), night.stores.tenant
     fence = await store.lead("night", 600)
@@ -465,32 +475,12 @@ async def test_what_becomes_confidential_between_the_telling_and_the_putting_is_
     episodes = await store.episodes_of(tenant, scope_id, [row.memory_id for row in await told(night, "episode")])
     month = month_of(episodes[:3])
     assert month is not None
-    change, records = MemoryChange(sensitivity="confidential"), night.stores.records
-    await records.patch_memory(night.stores.scope(), commits[0].memories[0].memory_id, 1, change, night.now)
+    await change(0)
     assert await store.put_month(tenant, scope_id, month, episodes[:3], terms, lead) == 0
     old = await store.old_told(tenant, scope_id, episodes[1].memory_id)
     assert old is not None
     made = await night.on(store)._parts.tells.episode(tenant, old, await store.turns_told(tenant, old))
-    await records.patch_memory(night.stores.scope(), commits[1].memories[0].memory_id, 1, change, night.now)
-    assert await store.put_told(tenant, old, made, (), terms, lead) == 0
-
-
-async def test_what_is_hidden_between_the_telling_and_the_putting_is_not_put(night: Night) -> None:
-    commits = await many(night)
-    night.now = LATER + 50 * DAY
-    store, scope_id, tenant = night.store, await night.stores.scopes.ensure(night.stores.scope()), night.stores.tenant
-    fence = await store.lead("night", 600)
-    assert fence is not None
-    lead, terms = Lead("night", fence, (await store.begin(night.now)).run_id), terms_of(night.settings, night.now)
-    episodes = await store.episodes_of(tenant, scope_id, [row.memory_id for row in await told(night, "episode")])
-    month = month_of(episodes[:3])
-    assert month is not None
-    await night.stores.records.delete_memory(night.stores.scope(), commits[0].memories[0].memory_id, night.now)
-    assert await store.put_month(tenant, scope_id, month, episodes[:3], terms, lead) == 0
-    old = await store.old_told(tenant, scope_id, episodes[1].memory_id)
-    assert old is not None
-    made = await night.on(store)._parts.tells.episode(tenant, old, await store.turns_told(tenant, old))
-    await night.stores.records.delete_memory(night.stores.scope(), commits[1].memories[0].memory_id, night.now)
+    await change(1)
     assert await store.put_told(tenant, old, made, (), terms, lead) == 0
     assert all(row.version == 1 for row in await told(night))
     eve = await night.stores.scopes.ensure(night.stores.scope("eve"))
