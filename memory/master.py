@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import contextlib
+import glob
 import os
 import stat
 from collections.abc import Mapping, Sequence
@@ -117,6 +118,8 @@ def load_or_create_master_key(path: Path) -> bytes:
             f"the master key {path} cannot be read ({exc.strerror}); give this user access to it"
         ) from exc
     _require_closed(path, known)
+    if known.st_nlink > 1:
+        _drop_drafts(path)
     if len(secret) != KEY_BYTES:
         raise StartFailed(
             f"the master key {path} has {len(secret)} bytes, not {KEY_BYTES}; restore it from the backup (without it "
@@ -159,6 +162,14 @@ def _create_once(path: Path, secret: bytes) -> None:
     finally:
         with contextlib.suppress(OSError):  # also where there is no such place
             draft.unlink()
+
+
+def _drop_drafts(path: Path) -> None:
+    """Take away the key's other name, which whoever made it and was killed then has left."""
+    for draft in path.parent.glob(f".{glob.escape(path.name)}.*"):
+        with contextlib.suppress(OSError):  # its maker may be about to do so himself
+            if draft.samefile(path):
+                draft.unlink()
 
 
 def _keep_name(path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import errno
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -171,3 +172,20 @@ def test_a_mounted_key_of_another_is_taken_where_its_group_alone_may_read_it(
         return
     with pytest.raises(StartFailed, match="mount it with mode 0440"):
         load_or_create_master_key(path)
+
+
+def test_a_key_whose_maker_was_killed_is_left_under_one_name(tmp_path: Path) -> None:
+    """Who puts the key elsewhere afterwards, or keeps it apart from the copies, would leave it there all the same."""
+    killed = (
+        "import os, signal, sys\nfrom pathlib import Path\nfrom memory.master import load_or_create_master_key\n"
+        "link = os.link\n"
+        "os.link = lambda *names: (link(*names), os.kill(os.getpid(), signal.SIGKILL))\n"
+        "load_or_create_master_key(Path(sys.argv[1]))\n"
+    )
+    path = tmp_path / "master.key"
+    ended = subprocess.run([sys.executable, "-c", killed, str(path)], timeout=60, check=False)
+    made = path.read_bytes()
+    (tmp_path / ".master.key.7.0badcafe").write_bytes(bytes(32))  # of another that makes one at this moment
+    assert (ended.returncode, len(list(tmp_path.iterdir()))) == (-signal.SIGKILL, 3)
+    assert load_or_create_master_key(path) == made
+    assert sorted(one.name for one in tmp_path.iterdir()) == [".master.key.7.0badcafe", "master.key"]
