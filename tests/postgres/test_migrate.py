@@ -411,6 +411,18 @@ async def test_a_start_waits_for_a_database_that_goes_while_it_is_migrated_or_th
         await migrate("postgresql://somebody@/some")
 
 
+async def test_a_start_comes_again_where_what_migrates_was_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By whoever frees memory: what it was at is undone, and the next try does it."""
+    dbmate = tmp_path / "dbmate"
+    dbmate.write_text("#!/bin/sh\necho 'Applying: 0001_foundation.sql'\nkill -9 $$\n")
+    dbmate.chmod(0o755)
+    monkeypatch.setattr(migrations, "_binary", lambda: dbmate)
+    with pytest.raises(StoreUnavailable, match="could not be migrated to the end yet"):
+        await migrate("postgresql://somebody@/some")
+
+
 @pytest.mark.parametrize(
     "said",
     [

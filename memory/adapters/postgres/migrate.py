@@ -113,8 +113,8 @@ def _refuse_place(schema: str | None, encoding: str, is_new: bool) -> None:
 
 
 async def migrate(owner_dsn: str) -> None:
-    """Apply every pending migration. Raises StartFailed with the remedy, StoreUnavailable where the server went
-    meanwhile, which begins anew what it had not heard the end of, or another process is at it.
+    """Apply every pending migration. Raises StartFailed with the remedy, StoreUnavailable where another process is at
+    it, or where the server went or dbmate was killed meanwhile: what had not come to its end is begun anew.
     """
     await _dbmate(owner_dsn, "--migration-lock", "migrate", timeout_s=_MIGRATE_TIMEOUT_S)
 
@@ -287,7 +287,7 @@ async def _dbmate(dsn: str, *arguments: str, timeout_s: float) -> str:
         if process.returncode is None:
             process.kill()
             await process.wait()
-    if process.returncode != 0 and _NOT_NOW.search(said):
+    if process.returncode and (process.returncode < 0 or _NOT_NOW.search(said)):  # below 0: it was killed
         raise StoreUnavailable(f"Postgres could not be migrated to the end yet: {said.strip()[-500:]}")
     if process.returncode != 0:
         raise StartFailed(f"migrations failed: {said.strip()[-500:]}; remedy: {_remedy(said)}")
