@@ -48,7 +48,7 @@ OPENS: Final = re.compile(
 )
 _TALE = (
     r"^\W*(?:(?:so|and|but) )?(?:once upon a time|for the sake of|in (?:my|the|this|that|our|a) (?:[a-z]+ )?(?:story|novel"
-    r"|book|game|movie|film|play|dream|scenario|example|fantasy|campaign|simulation)"
+    r"|book|game|movie|film|play|show|series|comic|dream|scenario|example|fantasy|campaign|simulation)"
     r"|(?:im|in (?:de[mr]|eine[mr]|diese[mr]|meine[mr])) (?:traum|roman|spiel|buch|film|geschichte|szenario|beispiel)"
     r"|dans (?:mon|le|un|une|ce|cette) (?:rêve|roman|jeu|livre|film|histoire|scénario|exemple)"
     r"|en (?:mi|el|un|una|este|esta|la) (?:sueño|novela|juego|libro|película|historia|escenario|ejemplo))\b"
@@ -108,10 +108,20 @@ _ALONE = (
 )
 _OWN_AGE = r"(?:[5-9](?!\d)|\d{2,3})"  # of one who writes
 _PERSON = rf"(?P<o>(?-i:[{CAPITALS}])[\w'-]{{1,20}})"
+# "I don't eat out much", "I started eating because": how and when one eats.
+_NO_HOW = (
+    r"(?!(?:enough|much|any ?more|again|out|well|less|more|better|healthier|like|as|lunch|dinner|at|in|on|with|from|to|when|while|because"
+    r"|before|after|until)\b)"
+)
 _LOVES = "wife|husband|girlfriend|boyfriend|partner|fiancee?|fiancée?"
 _SPOUSES = rf"{KIN_ONE}|{KIN_MANY}|{JOB}|man|woman|guy|girl|boy|person|sweetheart|soulmate|love|crush"
+# "Died in May", not "died laughing"; "split up last week", not "split the bill".
+_THEN = (
+    r"(?=[,.;:!?)]|$| (?:in|on|last|this|yesterday|today|recently|when|while|after|before|because|since|and|but|so|two|three|\d{1,2}"
+    r"|a (?:few|couple|year|month|week|while)|peacefully|suddenly|amicably|for good)\b)"
+)
 _PARTED = (
-    r"(?:(?:broke|broken|split) up|split(?! (?:the|our|an?|it)\b)|separated|got (?:a )?divorced?|parted(?: ways)?"
+    r"(?:(?:broke|broken|split) up|split|separated|got (?:a )?divorced?|parted(?: ways)?"
     r"|no longer together|not together any ?more)"
 )
 _DIET = r"(?:vegetarian|vegan|pescatarian|halal|kosher|keto|gluten-free)"
@@ -155,9 +165,9 @@ _WHO: Final = (
         row
         for verb, does in (("eat", "eats"), ("drink", "drinks"))
         for row in (
-            _rule(rf"{_NOT}{verb} (?!enough\b|much\b|any ?more\b){_RUNS}", does, f"{{S}} does not {verb} {{o}}.", "list", "preference", "negated", importance=0.8),
-            _rule(rf"(?:I'm back to|I {_ADV}(?:started|began)) {verb}ing {_RUNS}", does, f"{{S}} {does} {{o}}.", "list", "preference", importance=0.8),
-            _rule(rf"I (?:can )?{verb} (?!(?:out|well|less|more|better|healthier|lunch|dinner|breakfast)\b)(?P<o>[^,.;:!?()\n\"\ue000]{{1,60}}?) (?:again|now)\b", does, f"{{S}} {does} {{o}}.", "list", "preference", importance=0.8),
+            _rule(rf"{_NOT}{verb} {_NO_HOW}{_RUNS}", does, f"{{S}} does not {verb} {{o}}.", "list", "preference", "negated", importance=0.8),
+            _rule(rf"(?:I'm back to|I {_ADV}(?:started|began)) {verb}ing {_NO_HOW}{_RUNS}", does, f"{{S}} {does} {{o}}.", "list", "preference", importance=0.8),
+            _rule(rf"I (?:can )?{verb} {_NO_HOW}(?P<o>[^,.;:!?()\n\"\ue000]{{1,60}}?) (?:again|now)\b(?! and (?:then|again)\b)", does, f"{{S}} {does} {{o}}.", "list", "preference", importance=0.8),
         )
     ),
     _rule(rf"(?:I {_ADV}speak|{_IM}fluent in|my (?:native|first) language is) {_RUNS}", "speaks", "{S} speaks {o}.", "language"),
@@ -258,7 +268,7 @@ _TURNS: Final = (
     _rule(r"(?:I|we|I've|we've) (?:have |just |recently |finally )*(?:switched|migrated) (?:over )?(?:from [\w+#. -]{1,32}? )?to (?P<o>(?-i:[A-Z])[\w+#-]*(?:[ .](?-i:[A-Z])[\w+#-]*){0,2})", "uses", "{S} uses {o}.", "phrase", "decision"),
     _rule(r"I (?:no longer|don't|do not) (?:live|reside) in (?P<o>[^,.;:!?()\n\"\ue000]{1,60}?)(?: any ?more|(?=[,.;!?]|$))", "lives_in", "{S} no longer lives in {o}.", "place", "ended", "one"),
     _rule(r"(?:I (?:no longer|don't|do not) work|I (?:stopped|quit) working) (?:at|for) (?P<o>[^,.;:!?()\n\"\ue000]{1,60}?)(?: any ?more|(?=[,.;!?]|$))", "works_at", "{S} no longer works at {o}.", "employer", "ended", "one"),
-    _rule(rf"(?:(?:I'm|I am) (?:no longer|not(?=[^.;!?\n]{{1,60}} any ?more\b)) an? |I (?:no longer|don't|do not) work as an? |I {_ADV}(?:quit|stopped|gave up) (?:being|work(?:ing)? as|my job as) an? )(?P<o>[^,.;:!?()\n\"\ue000]{{1,60}}?)(?= any ?more|[,.;!?]|$| (?:and|but|so|at|in|since|because|last)\b)", "job", "{S} is no longer {a o}.", "job", "ended", "one", importance=0.8),
+    _rule(rf"(?:(?:I'm|I am) (?:no longer|not(?=[^.;!?\n]{{1,60}} any ?more\b(?! than\b))) an? |I (?:no longer|don't|do not) work as an? |I {_ADV}(?:quit|stopped|gave up) (?:being|work(?:ing)? as|my job as) an? )(?P<o>[^,.;:!?()\n\"\ue000]{{1,60}}?)(?= any ?more|[,.;!?]|$| (?:and|but|so|at|in|since|because|last)\b)", "job", "{S} is no longer {a o}.", "job", "ended", "one", importance=0.8),
     _rule(rf"(?:I'm|I am) no longer (?:living|based) in {_DOTTED}", "lives_in", "{S} no longer lives in {o}.", "place", "ended", "one"),
     _rule(rf"(?:I'm|I am) no longer (?:working|employed) (?:at|for|by) {_DOTTED}", "works_at", "{S} no longer works at {o}.", "employer", "ended", "one"),
     _rule(rf"(?:I'm|I am|^) ?no longer at {_DOTTED}", "works_at", "{S} is no longer at {o}.", "employer", "ended", "one"),
@@ -278,17 +288,17 @@ _TURNS: Final = (
     _rule(rf"{_MY}(?P<k>{KIN_ONE}) (?:is no longer (?:called )?|is not called |isn't called )(?P<o>(?-i:[A-Z])[\w'-]{{1,20}})", "{k}_name", "{P} {k} is no longer called {o}.", "person", "ended", "one"),
     _rule(rf"I {_ADV}(?:quit|gave up|given up|stopped playing|no longer play) (?:the )?(?P<o>{INSTRUMENTS})\b", "plays", "{S} no longer plays {o}.", "exact", "ended"),
     *(
-        _rule(rf"{_MY}(?P<k>{kin}),?(?: called| named)? {_PERSON},? (?:has |have |just |recently |sadly |suddenly )*(?:died|passed away|is dead|was put (?:down|to sleep))\b", "{k}_name", "{P} {k} {o} has died.", "exact", "ended", *flags, importance=0.8)
+        _rule(rf"{_MY}(?P<k>{kin}),?(?: called| named)? {_PERSON},? (?:has |have |just |recently |sadly |suddenly )*(?:died|passed away|is dead|was put (?:down|to sleep)){_THEN}", "{k}_name", "{P} {k} {o} has died.", "exact", "ended", *flags, importance=0.8)
         for kin, flags in ((KIN_ONE, ("one",)), (f"{KIN_MANY}|{PETS}", ()))
     ),
     *(
         _rule(parted, "{k}_name", "{S} and their {k} {o} have parted.", "exact", "ended", "one", importance=0.8)
         for parted in (
-            rf"{_MY}(?P<k>{_LOVES}),? {_PERSON},? and I,? (?:(?:have|are|just|recently|finally|officially) )*{_PARTED}\b",
+            rf"{_MY}(?P<k>{_LOVES}),? {_PERSON},? and I,? (?:(?:have|are|just|recently|finally|officially) )*{_PARTED}{_THEN}",
             rf"I {_ADV}(?:broke|split) up with my (?P<k>{_LOVES}),? {_PERSON}",
         )
     ),
-    _rule(rf"I {_ADV}(?:broke|split) up with (?:my (?:girlfriend|boyfriend|partner|ex)?,? ?)?(?P<o>[A-Z][\w'-]{{1,20}}|my (?:girlfriend|boyfriend|partner))", "partner_name", "{S} is no longer together with {o}.", "exact", "ended", "one", importance=0.8),
+    _rule(rf"I {_ADV}(?:broke|split) up with (?:my (?:girlfriend|boyfriend|partner|ex)?,? ?)?(?P<o>(?-i:[{CAPITALS}])[\w'-]{{1,20}}|my (?:girlfriend|boyfriend|partner))", "partner_name", "{S} is no longer together with {o}.", "exact", "ended", "one", importance=0.8),
     _rule(rf"(?:I|we|I've|we've) {_ADV}(?:decided|agreed|chosen|opted|resolved|settled) (?P<o>(?:to|on|against|for|not to) [^.;:!?()\n\"\ue000]{{3,110}})", "decided", "{S} decided {o}.", "clause", "decision", importance=0.65),
     _rule(rf"I {_ADV}use (?P<o>{_TOOL}|(?-i:[A-Z])[\w+#.-]*\w(?: (?-i:[A-Z])[\w+#-]*){{0,2}})(?! v?\d|(?:'s)? [a-z]+ing\b)", "uses", "{S} uses {o}.", "phrase"),
     _rule(rf"(?:I'm|I am|we're|we are) {_ADV}going with (?P<o>{_TOOL}|(?-i:[A-Z])[\w+#.-]*\w(?= (?:after all|instead)\b))", "chose", "{S} chose {o}.", "choice", "decision", importance=0.65),

@@ -32,7 +32,7 @@ _DONE_CHARS: Final = 200  # what is longer, goes on in another line or has a yea
 _DONE: Final = (
     r"\A(?P<lead>\W{0,3}(?:(?:so|ok|okay|well|hey|hi|yeah|btw|update|quick update|good news|bad news|oh)\b[ ,:!.]{1,3}){0,3})"
     r"(?P<done>(?:(?:just|finally|recently|also|already) ){0,2}"
-    r"(?:moved (?=(?:back |over )?to (?-i:[A-Z]))|relocated (?=to (?-i:[A-Z]))|(?:switched|migrated) (?=(?:over )?(?:to|from) )"
+    r"(?:moved (?=(?:back |over )?to (?-i:[A-Z]))|relocated (?=to (?-i:[A-Z]))|(?:switched|migrated) (?=(?:over )?(?:to|from) (?!\w+day\b))"
     r"|(?:quit|left|lost) (?=my (?:job|position)\b)|quit (?=smoking|drinking)|(?:got rid of|sold|cancell?ed) (?=my |our )"
     r"|(?:broke|split) (?=up with )|(?:dropped|ditched|replaced) (?=[\w+#.-]+(?: with |[,.!]|$))|(?:adopted|bought) (?=an? )))"
     rf"(?![^\n]*\b(?:19|20)\d\d\b)(?=[^\n]{{0,{_DONE_CHARS}}}\Z)"
