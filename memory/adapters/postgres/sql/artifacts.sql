@@ -19,7 +19,7 @@ ORDER BY created_at DESC;
 -- name: bytes_of_artifacts
 -- The bytes of a scope's files, with those that were deleted at a moment or later: they can be brought back.
 -- $1 tenant uuid, $2 scope_id int8, $3 deleted_from timestamptz
--- Uses: artifacts_of_blob. Rows: bytes.
+-- Uses: artifacts_recent. Rows: bytes.
 SELECT coalesce(sum(bytes), 0)::int8 AS bytes
 FROM artifacts
 WHERE tenant_id = $1 AND scope_id = $2 AND (deleted_at IS NULL OR deleted_at >= $3);
@@ -27,7 +27,7 @@ WHERE tenant_id = $1 AND scope_id = $2 AND (deleted_at IS NULL OR deleted_at >= 
 -- name: blobs_of_subject
 -- The names that the bytes of a subject's files of a scope lie under, with those that were deleted at a moment or later.
 -- $1 tenant uuid, $2 scope_id int8, $3 subject_id uuid, $4 deleted_from timestamptz
--- Uses: artifacts_of_blob. Rows: blob.
+-- Uses: artifacts_recent. Rows: blob.
 SELECT DISTINCT blob
 FROM artifacts
 WHERE tenant_id = $1 AND scope_id = $2 AND subject_id = $3 AND (deleted_at IS NULL OR deleted_at >= $4);

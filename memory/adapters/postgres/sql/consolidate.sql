@@ -483,8 +483,8 @@ ORDER BY scope_id;
 -- Uses: sessions_recent. Rows: session_id.
 SELECT s.session_id
 FROM unnest($2::int8[]) AS w (scope_id)
-JOIN sessions s ON s.tenant_id = $1 AND s.scope_id = w.scope_id
-WHERE s.last_at >= $3
+CROSS JOIN LATERAL (
+    SELECT session_id FROM sessions WHERE tenant_id = $1 AND scope_id = w.scope_id AND last_at >= $3 OFFSET 0) s
 ORDER BY s.session_id;
 
 -- name: withdraw_quotes
@@ -529,7 +529,7 @@ WHERE s.tenant_id = $1 AND s.memory_id = $2 AND s.event_id = w.event_id AND s.sp
 -- name: rows_of_scopes
 -- How many memories of these scopes are not hidden.
 -- $1 tenant uuid, $2 scope_ids int8[]
--- Uses: memories_recent. Rows: rows.
+-- Uses: memories_changed. Rows: rows.
 SELECT coalesce(sum(m.rows), 0)::int8 AS rows
 FROM unnest($2::int8[]) AS w (scope_id)
 CROSS JOIN LATERAL (

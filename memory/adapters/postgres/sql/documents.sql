@@ -240,7 +240,7 @@ WHERE tenant_id = $1 AND memory_id = ANY ($2) AND pruned_at IS DISTINCT FROM del
 -- name: renew_chunks
 -- Those of these memories that would end before a moment end then; null: never.
 -- $1 tenant uuid, $2 memory_ids uuid[], $3 expires_at timestamptz, $4 changed_version int8
--- Uses: memory_versions_expiring, memories_pkey. Rows: none.
+-- Uses: memory_versions_current, memories_pkey. Rows: none.
 WITH renewed AS (
     UPDATE memory_versions
     SET expires_at = $3

@@ -208,8 +208,9 @@ WITH RECURSIVE up (id, kind) AS (
     UNION
     SELECT d.source_id, d.source_kind
     FROM up
-    JOIN derivations d ON d.tenant_id = $1 AND d.derived_id = up.id AND d.scope_id = $3
-    WHERE up.kind = 'memory')
+    CROSS JOIN LATERAL (
+        SELECT source_id, source_kind, scope_id FROM derivations WHERE tenant_id = $1 AND derived_id = up.id OFFSET 0) d
+    WHERE up.kind = 'memory' AND d.scope_id = $3)
 SELECT id AS event_id
 FROM up
 WHERE kind = 'turn';

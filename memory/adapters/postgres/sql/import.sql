@@ -64,7 +64,7 @@ DELETE FROM import_chunks
 WHERE (tenant_id, import_id, chunk) IN (
     SELECT tenant_id, import_id, chunk
     FROM import_chunks
-    WHERE tenant_id = $1 AND created_at < $2
+    WHERE tenant_id = $1 AND scope_id = ANY ((SELECT mp_scopes())::bigint[]) AND created_at < $2
     LIMIT $3);
 
 -- name: turns_to_replace

@@ -1,7 +1,7 @@
 -- name: labels_in_session
 -- Which sensitivities the turns of a session have.
 -- $1 tenant uuid, $2 scope_id int8, $3 session_id uuid
--- Uses: turns_siblings. Rows: sensitivity.
+-- Uses: turns_in_order. Rows: sensitivity.
 SELECT DISTINCT sensitivity
 FROM turns
 WHERE tenant_id = $1 AND scope_id = $2 AND session_id = $3;

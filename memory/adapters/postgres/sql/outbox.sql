@@ -45,7 +45,7 @@ ORDER BY seq
 LIMIT $4;
 
 -- name: drop_events
--- Some of the events past their retention, of the visible scopes.
+-- Some of the events past their retention, of the visible scopes, oldest first.
 -- $1 tenant uuid, $2 before timestamptz, $3 limit int8
 -- Uses: outbox_age, outbox_pkey. Rows: none.
 DELETE FROM outbox
@@ -53,4 +53,5 @@ WHERE (tenant_id, scope_id, seq) IN (
     SELECT tenant_id, scope_id, seq
     FROM outbox
     WHERE tenant_id = $1 AND created_at < $2
+    ORDER BY created_at
     LIMIT $3);

@@ -58,4 +58,4 @@ RETURNING writes;
 -- $1 tenant uuid, $2 before timestamptz
 -- Uses: source_writes_pkey. Rows: none.
 DELETE FROM source_writes
-WHERE tenant_id = $1 AND hour < $2;
+WHERE tenant_id = $1 AND scope_id = ANY ((SELECT mp_scopes())::bigint[]) AND hour < $2;

@@ -264,9 +264,7 @@ LEFT JOIN LATERAL (
 -- name: session_of_chains
 -- The session that has a chain position, the latest where several branches have it (of very many some are looked at). Not
 -- one whose first request brought the last position along: what its client had said for the assistant, a greeting or
--- examples, opens other conversations, too. Each is looked up by itself, and its scope among those that are seen: held
--- against both, a scope seems as small to the planner as most are, and it would go through all turns of one who has a
--- hundred thousand.
+-- examples, opens other conversations, too. Each is looked up by itself.
 -- $1 tenant uuid, $2 scope_id int8, $3 chains bytea[], as they follow each other
 -- Uses: turns_chain, sessions_pkey, turns_tenant_id_session_id_chain_key. Rows: chain, session_id, label.
 SELECT DISTINCT ON (t.chain) t.chain, s.session_id, s.label
@@ -274,7 +272,7 @@ FROM unnest($3::bytea[]) AS w (chain)
 CROSS JOIN LATERAL (
     SELECT has.chain, has.session_id, has.recorded_at, has.event_id
     FROM turns has
-    WHERE has.tenant_id = $1 AND has.scope_id + 0 = $2 AND has.chain = w.chain
+    WHERE has.tenant_id = $1 AND has.scope_id = $2 AND has.chain = w.chain
     LIMIT 32) AS t
 JOIN sessions s ON s.tenant_id = $1 AND s.session_id = t.session_id
 WHERE NOT EXISTS (
@@ -297,10 +295,11 @@ FROM unnest($3::bytea[]) AS w (chain)
 CROSS JOIN LATERAL (
     SELECT session_id, exchange_id, occurred_at
     FROM turns
-    WHERE tenant_id = $1 AND scope_id + 0 = $2 AND chain = w.chain
+    WHERE tenant_id = $1 AND scope_id = $2 AND chain = w.chain
     OFFSET 0) t
-JOIN exchanges e ON e.tenant_id = $1 AND e.exchange_id = t.exchange_id
-JOIN sessions s ON s.tenant_id = $1 AND s.session_id = t.session_id
+CROSS JOIN LATERAL (
+    SELECT exchange_id, arrived_at FROM exchanges WHERE tenant_id = $1 AND exchange_id = t.exchange_id LIMIT 1) e
+CROSS JOIN LATERAL (SELECT session_id, label FROM sessions WHERE tenant_id = $1 AND session_id = t.session_id LIMIT 1) s
 WHERE e.arrived_at >= $4 AND t.occurred_at = e.arrived_at  -- an answer of its own would carry finished_at
 ORDER BY e.arrived_at, e.exchange_id
 LIMIT 1;

@@ -1,7 +1,7 @@
 -- name: sessions_newest
 -- Sessions of a scope, newest first, from a cursor on.
 -- $1 tenant uuid, $2 scope_id int8, $3 before timestamptz, $4 before_id uuid, $5 limit int8
--- Uses: sessions_recent, turns_siblings. Rows: session_id, label, turns, epoch, summarised_turns, summary_memory_id,
+-- Uses: sessions_recent, turns_in_order. Rows: session_id, label, turns, epoch, summarised_turns, summary_memory_id,
 -- created_at, last_at, ended_at, attributes.
 SELECT s.session_id, s.label, n.turns, s.epoch, n.summarised_turns, s.summary_memory_id, s.created_at, s.last_at,
        s.ended_at, s.attributes
@@ -14,7 +14,7 @@ LIMIT $5;
 -- name: sessions_oldest
 -- Sessions of a scope, oldest first, from a cursor on.
 -- $1 tenant uuid, $2 scope_id int8, $3 after timestamptz, $4 after_id uuid, $5 limit int8
--- Uses: sessions_recent, turns_siblings. Rows: session_id, label, turns, epoch, summarised_turns, summary_memory_id,
+-- Uses: sessions_recent, turns_in_order. Rows: session_id, label, turns, epoch, summarised_turns, summary_memory_id,
 -- created_at, last_at, ended_at, attributes.
 SELECT s.session_id, s.label, n.turns, s.epoch, n.summarised_turns, s.summary_memory_id, s.created_at, s.last_at,
        s.ended_at, s.attributes
@@ -27,7 +27,7 @@ LIMIT $5;
 -- name: session_by_label
 -- A session by what the client calls it.
 -- $1 tenant uuid, $2 scope_id int8, $3 label text
--- Uses: sessions_tenant_id_scope_id_label_key, turns_siblings. Rows: session_id, label, turns, epoch, summarised_turns,
+-- Uses: sessions_tenant_id_scope_id_label_key, turns_in_order. Rows: session_id, label, turns, epoch, summarised_turns,
 -- summary_memory_id, created_at, last_at, ended_at, attributes.
 SELECT s.session_id, s.label, n.turns, s.epoch, n.summarised_turns, s.summary_memory_id, s.created_at, s.last_at,
        s.ended_at, s.attributes
@@ -38,7 +38,7 @@ WHERE s.tenant_id = $1 AND s.scope_id = $2 AND s.label = $3;
 -- name: session_by_id
 -- A session by its id.
 -- $1 tenant uuid, $2 scope_id int8, $3 session_id uuid
--- Uses: sessions_pkey, turns_siblings. Rows: session_id, label, turns, epoch, summarised_turns, summary_memory_id,
+-- Uses: sessions_pkey, turns_in_order. Rows: session_id, label, turns, epoch, summarised_turns, summary_memory_id,
 -- created_at, last_at, ended_at, attributes.
 SELECT s.session_id, s.label, n.turns, s.epoch, n.summarised_turns, s.summary_memory_id, s.created_at, s.last_at,
        s.ended_at, s.attributes
@@ -287,7 +287,7 @@ RETURNING s.memory_id;
 -- name: retrieval_by_id
 -- What one request was given.
 -- $1 tenant uuid, $2 scope_id int8, $3 retrieval_id uuid
--- Uses: retrievals_pkey. Rows: retrieval_id, session_id, exchange_id, status, reason, rung, config_digest,
+-- Uses: retrievals_of_scope. Rows: retrieval_id, session_id, exchange_id, status, reason, rung, config_digest,
 -- embedding_model, served_model, candidates, placements, tokens, tokens_exact, millis, sha256_sent, sealed, created_at.
 SELECT retrieval_id, session_id, exchange_id, status, reason, rung, config_digest, embedding_model, served_model,
        candidates, placements, tokens, tokens_exact, millis, sha256_sent, sealed, created_at
@@ -348,7 +348,7 @@ FROM (
 -- name: counts_of_scope
 -- How much a scope holds.
 -- $1 tenant uuid, $2 scope_id int8
--- Uses: sessions_recent, turns_in_order, memories_recent. Rows: sessions, turns, memories.
+-- Uses: sessions_recent, turns_in_order, memories_changed. Rows: sessions, turns, memories.
 SELECT (SELECT count(*) FROM sessions WHERE tenant_id = $1 AND scope_id = $2) AS sessions,
        (SELECT count(*) FROM turns WHERE tenant_id = $1 AND scope_id = $2) AS turns,
        (SELECT count(*) FROM memories WHERE tenant_id = $1 AND scope_id = $2 AND deleted_at IS NULL) AS memories;

@@ -26,17 +26,21 @@ JOIN embedding_tables t ON t.model_id = m.model_id
 ORDER BY m.model_id DESC;
 
 -- name: any_vectors
--- Whether these scopes have a vector of this model.
+-- Whether these scopes have a vector of this model; each is looked up by itself, since they may have none.
 -- $1 tenant uuid, $2 scope_ids int8[]
 -- Uses: {embeddings}_scope. Rows: found.
-SELECT EXISTS (SELECT FROM {embeddings} WHERE tenant_id = $1 AND scope_id = ANY ($2)) AS found;
+SELECT EXISTS (
+    SELECT FROM unnest($2::int8[]) AS w (scope_id)
+    CROSS JOIN LATERAL (SELECT FROM {embeddings} WHERE tenant_id = $1 AND scope_id = w.scope_id LIMIT 1) e) AS found;
 
 -- name: any_sealed_vectors
 -- Whether these scopes have a sealed vector of this model. At a start, where they have none that lies open.
 -- $1 tenant uuid, $2 scope_ids int8[], $3 embeddings text
--- Uses: none. Rows: found.
+-- Uses: sealed_windows_of_scope. Rows: found.
 SELECT EXISTS (
-    SELECT FROM sealed_windows WHERE tenant_id = $1 AND scope_id = ANY ($2) AND embeddings = $3) AS found;
+    SELECT FROM unnest($2::int8[]) AS w (scope_id)
+    CROSS JOIN LATERAL (
+        SELECT FROM sealed_windows WHERE tenant_id = $1 AND scope_id = w.scope_id AND embeddings = $3 LIMIT 1) s) AS found;
 
 -- name: serve_model
 -- Serve this model from now on. The owner's: a start, where nothing can be lost by it. Nothing where another process has

@@ -104,6 +104,6 @@ LIMIT 1;
 -- name: drop_canaries
 -- Everything in the scope of a tenant's canary.
 -- $1 tenant uuid, $2 scope_id int8
--- Uses: memories_recent. Rows: none.
+-- Uses: memories_changed. Rows: none.
 DELETE FROM memories
 WHERE tenant_id = $1 AND scope_id = $2;

@@ -124,7 +124,7 @@ SELECT w.chain
 FROM unnest($4::bytea[]) AS w (chain)
 CROSS JOIN LATERAL (
     SELECT FROM turns
-    WHERE tenant_id = $1 AND scope_id + 0 = $2 AND chain = w.chain AND session_id <> $3
+    WHERE tenant_id = $1 AND scope_id = $2 AND chain = w.chain AND session_id <> $3
     LIMIT 1) t;
 
 -- name: last_said_above
@@ -330,7 +330,7 @@ SET injected = a.injected + 1, last_injected_at = greatest(a.last_injected_at, e
 -- name: turns_since
 -- The turns of a session from a number on, in order.
 -- $1 tenant uuid, $2 scope_id int8, $3 session_id uuid, $4 seq int8, $5 limit int8
--- Uses: turns_tenant_id_session_id_seq_key. Rows: event_id, session_id, exchange_id, seq, chain, attempt, role, name,
+-- Uses: turns_in_order. Rows: event_id, session_id, exchange_id, seq, chain, attempt, role, name,
 -- content, tool_calls, tool_call_id, source_id, origin, integrity, sensitivity, model, redactions, token_count,
 -- occurred_at, recorded_at, parts, parent_chain.
 SELECT event_id, session_id, exchange_id, seq, chain, attempt, role, name, content, tool_calls, tool_call_id, source_id,
