@@ -234,9 +234,10 @@ class Erasing:
         """Take in what was stored while the mark was being written, answers that repeat it among that; all, where
         another process has marked it.
         """
-        marked = await self._plan_of(job)
+        marked, before = await self._plan_of(job), frozenset(known.tombstones)
         plan = await self._remember(marked, target, known)
-        if late := {one: scope_id for one, scope_id in plan.turns.items() if one not in marked.turns}:
+        late = {one: scope_id for one, scope_id in plan.turns.items() if one not in marked.turns}
+        if late or not before.issuperset(known.tombstones):
             await self._store.mark_more(job, late, known.tombstones, fence)
             await self._settle()
 
@@ -257,8 +258,12 @@ class Erasing:
         }
         again = await said_again(self._store, plan, target)
         echoes |= {one: at for one, at in again.items() if one not in events}
+        if not echoes:
+            return plan
         plan = replace(plan, turns={**plan.turns, **echoes})
-        await self._take_in(plan, [], [], list(echoes), known, tenant)
+        events |= await self._take_in(plan, [], [], list(echoes), known, tenant)
+        of_these = (await self._store.reach(plan, tenant, events)).keys() - made.keys()
+        known.tombstones.extend(memory_marks(await self._parts.keys.content_key(tenant), of_these))
         return plan
 
     async def _take_in(

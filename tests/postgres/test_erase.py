@@ -1376,6 +1376,40 @@ async def test_an_answer_stored_while_the_mark_was_made_goes_too(bench: Bench) -
     assert (await bench.commit(ada, "elsewhere", ("What did I say?", f"You said: {WORDS[0]}."))).new_turns == 1
 
 
+@pytest.mark.parametrize("late", [False, True])
+async def test_what_was_given_an_answer_that_goes_is_kept_away_before_that_is_deleted(bench: Bench, late: bool) -> None:
+    """The memory of an answer that repeats is forgotten too, and who was given that is known by it. Also where the
+    answer was stored while the mark was made.
+    """
+    ada = bench.stores.scope("ada")
+    await bench.commit(ada, "s")
+    memory = UUID(bench.postgres.psql("SELECT memory_id FROM memory_versions WHERE content LIKE '%silver%'"))
+    repeats = given(ada, memory, answer=f"You said: {WORDS[0]}.")
+
+    class Slow(EraseStore):
+        async def mark(self, *args: Any, **keywords: Any) -> None:
+            if late:
+                await bench.commit_given(ada, repeats)
+            await super().mark(*args, **keywords)
+
+        async def delete(self, *args: Any, **keywords: Any) -> Any:
+            of = "SELECT memory_id FROM memory_versions WHERE content LIKE 'You said%'"
+            one = given(ada, UUID(bench.postgres.psql(of)), "third", answer=f"It was said: {WORDS[0]}.")
+            assert (await bench.commit_given(ada, one)).new_turns == 1
+            return await super().delete(*args, **keywords)
+
+    if not late:
+        await bench.commit_given(ada, repeats)
+    erasure_id = await bench.ask("memory", str(memory), ada)
+    fence = await bench.leader.lead(60)
+    assert fence is not None
+    parts = replace(bench.parts, store=Slow(bench.stores.database, bench.postgres.embeddings))
+    job = await Erasing(parts).run(bench.stores.tenant, erasure_id, fence)
+    assert job is not None and job.receipt is not None and job.receipt["complete"], job
+    assert seen(bench, memory)["said"] == QUESTION
+    assert seen(bench, memory, "third")["said"] == QUESTION
+
+
 class Meanwhile(EraseStore):
     """A store in which something is half written when the deletion begins, and is committed while that waits for it."""
 
