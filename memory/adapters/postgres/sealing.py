@@ -88,6 +88,7 @@ SHOWN: Final[Mapping[str, Shown]] = {
     "last_turns": Shown("event_id", None, ("content",)),
     "turns_of_memory": Shown("event_id", None, ("content",)),
     "answers_given": Shown("event_id", None, ("content",)),
+    "said_beside": Shown("event_id", None, ("content",)),
     "turns_to_erase": Shown("event_id", None, ("content",)),
     "turns_with_tokens": _TURN,
     "versions_with_tokens": _VERSION,
