@@ -548,6 +548,10 @@ async def aiohttp_server_url() -> AsyncIterator[str]:
         ("extract: {by: model}\nupstream: {api_key: hush}\n", "warn"),  # the model's name stands in the environment
         ("artifacts: {s3_access_key: a, s3_secret_key: hush}\n", "warn"),
         ("extract: {by: model}\nupstream: {api_key: null}\n", "ok"),
+        ("database: {url: 'postgresql://mp:hush@db/mp'}\n", "warn"),
+        ("database: {url: 'postgresql://db/mp?user=mp&password=hush'}\n", "warn"),
+        ("redis: {url: 'rediss://:hush@cache/1'}\n", "warn"),
+        ("database: {url: 'postgresql://mp@db/mp'}\nredis: {url: 'redis://cache/1'}\n", "ok"),
     ],
 )
 def test_a_secret_that_others_may_read_is_found_in_part_of_a_configuration(

@@ -13,6 +13,7 @@ from argparse import Namespace
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from memory.at_terminal import at_terminal, hear_interrupts
 from memory.config import ENV_PREFIX, Settings, data_dir_of, fields_of
@@ -126,7 +127,16 @@ def configuration(settings: Settings, path: Path | None) -> Findings:
 def _holds_secret(path: Path) -> bool:
     """Whether any secret stands in this file, which alone need not be a whole configuration."""
     given = parse_config(path.read_text(encoding="utf-8-sig"), str(path)).values
-    return any(given.get(key) is not None for key, field in fields_of().items() if is_secret(field))
+    said = (given.get(key) for key, field in fields_of().items() if is_secret(field))
+    return any(value is not None and not _address_alone(str(value)) for value in said)
+
+
+def _address_alone(value: str) -> bool:
+    """Whether this is a URL without a password, as that of a database or Redis may be."""
+    if "://" not in value:
+        return False
+    parts = urlsplit(value)
+    return parts.password is None and "password" not in parts.query
 
 
 def _faults(text: str) -> Findings:
