@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import itertools
 import json
 from datetime import UTC, datetime, timedelta
@@ -75,6 +76,13 @@ def test_a_line_beyond_the_bound_is_named_and_costs_no_other(length: int, sizes:
     assert cut(*chunks, bytes_max=10) == [RawLine(1, b"a"), *middle, RawLine(3, b"b")]
 
 
+def test_a_byte_order_mark_before_the_first_line_is_no_part_of_it() -> None:
+    """Editors of Windows write one; the first turn of such a file was refused."""
+    mark = codecs.BOM_UTF8
+    assert cut(mark[:2], mark[2:] + b"a\n", mark + b"b") == [RawLine(1, b"a"), RawLine(2, mark + b"b")]
+    assert cut(mark + b"\r\na") == [RawLine(2, b"a")]
+
+
 def test_a_line_of_the_bound_with_cr_is_taken() -> None:
     assert cut(b"x" * 10 + b"\r\n", bytes_max=10) == [RawLine(1, b"x" * 10)]
     assert cut(b"x" * 11 + b"\n", bytes_max=10) == [RawLine(1, None)]
@@ -115,6 +123,7 @@ def test_no_json_object_makes_the_reader_fail_otherwise(members: dict[str, objec
     ("line", "said"),
     [
         (b"{", "no JSON"),
+        (b'{"role": "us', "no JSON: Unterminated string starting at character 9"),
         (b'{"role": NaN}', "NaN"),
         (b"\xff\xfe", "not UTF-8 at byte 0"),
         (b"[1]", "one JSON object, not an array"),

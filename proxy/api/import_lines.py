@@ -7,6 +7,7 @@ what a line leaves out. Refuses lines over LINE_BYTES_MAX, other encodings than 
 
 from __future__ import annotations
 
+import codecs
 import hashlib
 import json
 import unicodedata
@@ -109,6 +110,8 @@ class LineCutter:
     def _cut(self) -> Iterator[RawLine]:
         self._number += 1
         line = b"".join(self._parts).removesuffix(b"\r")
+        if self._number == 1:
+            line = line.removeprefix(codecs.BOM_UTF8)  # editors of Windows put it before the first line
         too_long = self._held > self._bytes_max + 1 or len(line) > self._bytes_max
         self._parts.clear()
         self._held = 0
@@ -236,7 +239,7 @@ def _object(line: bytes) -> dict[str, Any]:
     except UnicodeDecodeError as exc:
         raise LineRefused(f"not UTF-8 at byte {exc.start}") from exc
     except json.JSONDecodeError as exc:
-        raise LineRefused(f"no JSON: {exc.msg} at character {exc.pos}") from exc
+        raise LineRefused(f"no JSON: {exc.msg.removesuffix(' at')} at character {exc.pos}") from exc
     except (ValueError, RecursionError) as exc:
         raise LineRefused(f"no JSON: {str(exc)[:100]}") from exc
     if not isinstance(value, dict):
