@@ -28,6 +28,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.mmap_dict import MmapedDict, mmap_key
 from prometheus_client.multiprocess import MultiProcessCollector
 
+from bench.overhead.processes import free_port
 from memory.config import load_settings
 from memory.errors import StartFailed
 from memory.metric_files import reading
@@ -236,13 +237,6 @@ def answers(service: Running) -> bool:
         return bool(service.ask("/memory/health"))
     except OSError:
         return False
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def test_it_is_ready_only_when_the_worker_says_so(place: Path) -> None:

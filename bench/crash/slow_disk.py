@@ -8,10 +8,10 @@ import asyncio
 import os
 import shutil
 import signal
-from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
+from bench.overhead.processes import ended
 from proxy.supervisor.embedded_valkey import SETTINGS
 from proxy.supervisor.server_binaries import valkey_package, valkey_program
 
@@ -68,15 +68,8 @@ class SlowValkey:
         if self._keeping is not None:
             self._keeping.cancel()
             await asyncio.wait([self._keeping])
-        if self._process is not None and self._process.returncode is None:
-            for number in (signal.SIGCONT, signal.SIGTERM):
-                self._process.send_signal(number)
-            with suppress(TimeoutError):
-                async with asyncio.timeout(STOP_S):
-                    await self._process.wait()
-            if self._process.returncode is None:
-                self._process.kill()
-                await self._process.wait()
+        if self._process is not None:
+            await ended(self._process, signal.SIGCONT, signal.SIGTERM, within_s=STOP_S)
 
     async def _keep(self, conf: Path, library: Path) -> None:
         while True:

@@ -6,13 +6,12 @@ What it is started with comes in; its address, its process id and whether it ans
 import asyncio
 import os
 import signal
-from contextlib import suppress
 from typing import Final
 
 import aiohttp
 
 from bench.fake_vllm.launch import READY_PREFIX, command_line
-from bench.overhead.processes import free_port
+from bench.overhead.processes import ended, free_port
 
 RESTART_PAUSE_S: Final = 0.2
 ANSWER_S: Final = 2.0
@@ -47,16 +46,8 @@ class KeptUpstream:
         if self._keeping is not None:
             self._keeping.cancel()
             await asyncio.wait([self._keeping])
-        if self._process is None or self._process.returncode is not None:
-            return
-        for number in (signal.SIGCONT, signal.SIGTERM):
-            self._process.send_signal(number)
-        with suppress(TimeoutError):
-            async with asyncio.timeout(STOP_S):
-                await self._process.wait()
-        if self._process.returncode is None:
-            self._process.kill()
-            await self._process.wait()
+        if self._process is not None:
+            await ended(self._process, signal.SIGCONT, signal.SIGTERM, within_s=STOP_S)
 
     async def restart(self) -> None:
         """Kill it and wait until it answers again: every connection to it is gone."""

@@ -9,11 +9,11 @@ import os
 import signal
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
-from bench.overhead.processes import free_port
+from bench.overhead.processes import ended, free_port
 from proxy.supervisor.data_dir import claimed, server_account
 from proxy.supervisor.embedded_postgres import APP, DATABASE, OWNER, EmbeddedPostgres
 from proxy.supervisor.embedded_valkey import SETTINGS
@@ -49,14 +49,7 @@ class OwnStores:
 
     async def __aexit__(self, *_: object) -> None:
         for process, number in reversed(self._processes):
-            if process.returncode is None:
-                process.send_signal(number)
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(STOP_S):
-                        await process.wait()
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
+            await ended(process, number, within_s=STOP_S)
         self._claim.close()
 
     def env(self, postgres: Address | None = None, valkey: Address | None = None) -> Mapping[str, str]:

@@ -10,7 +10,7 @@ import os
 import signal
 import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import aiohttp
@@ -55,6 +55,20 @@ async def started(argv: Sequence[str], log: Path) -> AsyncIterator[asyncio.subpr
             except TimeoutError:
                 os.killpg(process.pid, signal.SIGKILL)
                 await process.wait()
+
+
+async def ended(process: asyncio.subprocess.Process, *numbers: signal.Signals, within_s: float) -> None:
+    """Send these signals to a process that still runs, and kill it where it has not ended `within_s` seconds later."""
+    if process.returncode is not None:
+        return
+    for number in numbers:
+        process.send_signal(number)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(within_s):
+            await process.wait()
+    if process.returncode is None:
+        process.kill()
+        await process.wait()
 
 
 async def wait_ready(url: str, process: asyncio.subprocess.Process, log: Path, timeout_s: float) -> None:
