@@ -30,9 +30,9 @@ from memory.adapters.model_files import prepare_model
 from memory.adapters.model_registry import DEFAULT_MODEL, read_registry
 from memory.config_sections import Recall as RecallSettings
 from memory.model import Candidate
+from memory.read.candidates import candidate_of
 from memory.read.index import ScopeIndex, Scored
 from memory.read.items import IndexItem
-from memory.read.recall import candidate_of
 from memory.read.route import ByLength
 from policies.admission import FULL
 from policies.cascade import AHEAD, Found, Tier, exits

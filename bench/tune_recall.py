@@ -44,10 +44,10 @@ from memory.assemble import build_block
 from memory.config_sections import Recall as RecallSettings
 from memory.read import index as index_module
 from memory.read import lexical as lexical_module
+from memory.read.candidates import candidate_of
 from memory.read.extract import SentenceCompressor
 from memory.read.index import Scored
 from memory.read.items import Filter
-from memory.read.recall import candidate_of
 from memory.read.route import ByLength
 from policies import admission, newest, ranking
 

@@ -18,13 +18,13 @@ from memory.chain import Digest, chain, extend
 from memory.ids import new_id
 from memory.keys import KeyRing
 from memory.model import IndexRow, Quoted, Recall, Scope, ScopeId, ScopeVersion
+from memory.read.candidates import as_candidate
 from memory.read.conversation import WITHDRAWN, Asked, Conversation, Conversations, Hot
 from memory.read.dropped import Joint, known_by
 from memory.read.extract import SentenceCompressor
 from memory.read.hot import HotScope, as_stored, item_of
 from memory.read.items import Filter
 from memory.read.ledger import Ledgers
-from memory.read.recall import as_candidate
 from memory.read.route import ByLength
 from memory.telemetry import Metrics
 from proxy.prompt import Rules, assemble

@@ -17,11 +17,11 @@ from memory.adapters.language import CHARS_READ, LanguageModel
 from memory.chain import Digest
 from memory.errors import ModelFileInvalid
 from memory.model import Candidate
+from memory.read.candidates import candidate_of
 from memory.read.extract import SentenceCompressor
 from memory.read.index import ScopeIndex
 from memory.read.items import Filter, IndexItem
 from memory.read.lexical import LexicalIndex, query_terms, tokenise, weigh
-from memory.read.recall import candidate_of
 from memory.read.stems import SNOWBALL, stem_in
 from memory.write.turns import Message, turn_of
 from policies.redaction import Redacted

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 from memory.chain import chain
 from memory.ids import new_id
 from memory.model import Candidate, Recall, Retrieval
+from memory.read.candidates import as_candidate
 from memory.read.hot import item_of
 from memory.read.ledger import Kept
-from memory.read.recall import as_candidate
 from proxy.made import MADE_MAX, made_of
 from proxy.prompt import Prompt, assemble, retrieval_record
 from proxy.room import Room

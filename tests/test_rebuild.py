@@ -18,8 +18,9 @@ from memory.chain import chain
 from memory.config import Settings
 from memory.keys import tenant_salt
 from memory.model import Captured, Recall, Scope, SessionRef
+from memory.read.candidates import as_candidate
 from memory.read.hot import item_of
-from memory.read.recall import Question, as_candidate
+from memory.read.recall import Question
 from memory.stored import RetrievalRecord, SealedExchange
 from policies.checkpoint import Section
 from policies.gate import Holder

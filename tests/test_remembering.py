@@ -21,11 +21,11 @@ from memory.config import Settings
 from memory.errors import StoreUnavailable
 from memory.ids import new_id
 from memory.model import Captured, IndexRow, Recall, Rung, Scope, SessionRef
+from memory.read.candidates import as_candidate
 from memory.read.conversation import CUT, RESTORE, Conversation, Marks
 from memory.read.hot import item_of
 from memory.read.items import Filter
 from memory.read.ledger import Kept
-from memory.read.recall import as_candidate
 from memory.read.restore import WHY, WHY_GIVEN
 from memory.telemetry import Metrics
 from policies.key_limits import NO_LIMITS, KeyLimits

@@ -35,6 +35,7 @@ from memory.model import (
     SessionRef,
     Withdrawn,
 )
+from memory.read.candidates import as_candidate
 from memory.read.conversation import (
     CUT,
     GIVEN,
@@ -47,7 +48,6 @@ from memory.read.conversation import (
 from memory.read.entries import EntryCache, packed, print_of, unpacked
 from memory.read.hot import HotScope, HotScopes, IndexUnreadable, ScopeTooLarge, item_of
 from memory.read.items import Filter, IndexItem
-from memory.read.recall import as_candidate
 from memory.seldom import Seldom
 from memory.telemetry import Metrics, event
 from policies.labels import Sensitivity

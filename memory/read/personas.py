@@ -16,9 +16,9 @@ from uuid import UUID
 from memory.errors import NotFound
 from memory.ids import words_id
 from memory.model import Candidate, IndexRow, Quoted, Scope, ScopeVersion
+from memory.read.candidates import as_candidate
 from memory.read.hot import item_of
 from memory.read.items import Filter
-from memory.read.recall import as_candidate
 from memory.read.restore import may_be_given
 from policies.checkpoint import LABELS
 from policies.labels import Sensitivity

@@ -22,9 +22,9 @@ from memory.model import Candidate, IndexRow, Recall, Rung, Scope, ScopeVersion,
 from memory.passage import took
 from memory.ports import QueryEmbedder, QueryTransformer
 from memory.read.answers import Answers, Found
+from memory.read.candidates import as_candidate, as_style, candidate_of
 from memory.read.hot import HotScope, HotScopes, IndexUnreadable, ScopeTooLarge
-from memory.read.index import Scored
-from memory.read.items import Filter, IndexItem
+from memory.read.items import Filter
 from memory.read.prepared import Prepared
 from memory.read.rerank import Reranking
 from memory.read.retaught import without_retaught
@@ -32,7 +32,6 @@ from memory.read.tiers import cascaded
 from memory.read.transform import FollowUp
 from memory.read.words import words_of
 from memory.telemetry import Metrics, event, place_of
-from policies.checkpoint import LABELS
 
 log: Final = logging.getLogger("memory_proxy.recall")
 # Of the deadline, the part that the embedding may take before the lexical rung is taken instead: what is left is
@@ -246,7 +245,7 @@ class Recaller:
         if not hot.answers_by(index):
             return ()
         own = [one.item for one in found if hot.visibility.get(one.item.scope_id, "own") == "own"]
-        return tuple(_as_style(item, place) for place, item in enumerate(own[:most]))
+        return tuple(as_style(item, place) for place, item in enumerate(own[:most]))
 
     def known(self, question: Question) -> Recall | None:
         """What was answered to it a moment ago, where nothing has changed since; costs nothing."""
@@ -493,60 +492,3 @@ def _repeats(content: str, question: Question, asked: Sequence[str]) -> bool:
 
 def _none_alike(_: UUID) -> tuple[UUID, ...]:
     return ()
-
-
-def candidate_of(hit: Scored, same: tuple[UUID, ...] = ()) -> Candidate:
-    """A hit of an index as recall gives it; `same` say its words."""
-    judged = hit.features
-    parts = {**hit.parts, "coverage": judged.coverage}
-    if judged.dense is not None and judged.dense_margin is not None:
-        parts |= {"cosine": judged.dense, "margin": judged.dense_margin}
-    parts["speaker_gap"] = judged.speaker_gap
-    return _candidate(hit.item, hit.best_window, hit.score, parts, hit.admitted, hit.why, hit.later, same)
-
-
-def _as_style(item: IndexItem, place: int) -> Candidate:
-    one = as_candidate(item)
-    role = f"{one.role}, {LABELS['persona']}"
-    return replace(one, role=role, occurred_at=None, seq=place, section="persona", why="a style that the user prefers")
-
-
-def as_candidate(item: IndexItem) -> Candidate:
-    """An item as it is, whole and admitted, not scored."""
-    return _candidate(item, (0, len(item.content)), 0.0, {}, True, "", None)
-
-
-def _candidate(
-    item: IndexItem,
-    shown: tuple[int, int],
-    score: float,
-    parts: dict[str, float],
-    admitted: bool,
-    why: str,
-    later: UUID | None,
-    same: tuple[UUID, ...] = (),
-) -> Candidate:
-    """Made at once: to replace fields of one that is made already takes longer than to make it."""
-    return Candidate(
-        memory_id=item.memory_id,
-        version=item.version,
-        kind=item.kind,
-        role=item.role,
-        content=item.content,
-        shown=shown,
-        score=score,
-        parts=parts,
-        admitted=admitted,
-        occurred_at=item.occurred_at,
-        session_id=item.session_id,
-        seq=item.seq,
-        scope_id=item.scope_id,
-        integrity=item.integrity,
-        source_ids=item.source_ids,
-        event_ids=item.event_ids,
-        why=why,
-        later=later,
-        sensitivity=item.sensitivity,
-        same=same,
-        language=item.language,
-    )

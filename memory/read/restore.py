@@ -19,9 +19,9 @@ from memory.checkpoints import NamedPart, Restored, Said, ToLoad
 from memory.errors import MemoryProxyFault, NotFound, StoreUnavailable
 from memory.ids import is_words
 from memory.model import SUCCESSORS_FOLLOWED, Candidate, IndexRow, Quoted, Reason, Scope, ScopeVersion
+from memory.read.candidates import as_candidate
 from memory.read.hot import item_of
 from memory.read.items import Filter
-from memory.read.recall import as_candidate
 from memory.telemetry import event
 from policies.cascade import Visibility
 from policies.checkpoint import IN_PROMPT, LABELS
