@@ -5,6 +5,7 @@ import errno
 import io
 import json
 import logging
+import os
 import re
 import sys
 from pathlib import Path
@@ -239,6 +240,26 @@ def test_a_line_that_cannot_be_written_is_lost_and_nothing_else(monkeypatch: pyt
             Passage(None, None, {"route": "chat"}).finish(logging.INFO)
     finally:
         logging.getLogger().handlers[:] = before
+
+
+@pytest.mark.parametrize("form", ["json", "text"])
+def test_a_log_whose_reader_stands_still_is_not_waited_for(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first request behind a full pipe waited for ever, and with it all that the process did."""
+    before, log = logging.getLogger().handlers[:], logging.getLogger("memory_proxy.some")
+    reads, writes = os.pipe()
+    with open(writes, "w", buffering=1) as stream, open(reads, "rb", buffering=0) as reader:
+        monkeypatch.setattr("sys.stderr", stream)
+        try:
+            configure_logging("info", form)
+            for number in range(2_000):
+                event(log, "said", number=number, words="x" * 100)
+            read = reader.read(1 << 20)
+            event(log, "said", number="last")
+            lines = (read + reader.read(1 << 20)).decode().splitlines()
+        finally:
+            logging.getLogger().handlers[:] = before
+    assert 10 < len(lines) < 2_000
+    assert "last" in lines[-1]
 
 
 @pytest.mark.parametrize("form", ["json", "text"])

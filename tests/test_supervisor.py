@@ -825,6 +825,7 @@ def test_the_supervisor_loads_neither_the_serving_nor_the_remembering_side() -> 
         "memory.errors",
         "memory.home",  # where the defaults lie below
         "memory.metric_files",
+        "memory.unwaited",
         "policies",
         "policies.web_address",  # the form of the names in outside.allow and outside.deny
     }

@@ -1,6 +1,6 @@
 """The supervisor's own log: (event, fields) -> one line on standard error, JSON or text.
 
-Refuses nothing: a log that cannot be written (its reader is gone) is dropped, the service goes on.
+Refuses nothing: a log that cannot be written (its reader is gone, or reads no more) is dropped, the service goes on.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal, TextIO
+
+from memory.unwaited import Unwaited
 
 LEVELS = ("debug", "info", "warning", "error")
 PROGRESS_FIRST_S = 2.0
@@ -42,8 +44,7 @@ class Journal:
     def say(self, line: str) -> None:
         """Write a line as it is."""
         with suppress(OSError, ValueError):
-            self.stream.write(f"{line}\n")
-            self.stream.flush()
+            Unwaited(self.stream).write(f"{line}\n")
 
     def tell(self, words: str, event: str, *, level: str = "info", **fields: object) -> None:
         """Say words to people; in a log of JSON that nobody sits before, a line like all others."""
