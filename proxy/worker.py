@@ -41,6 +41,9 @@ REPLACES: Final = "MEMORY_PROXY_REPLACES"
 SERVES: Final = b"1"
 COMPLETE: Final = b"2"
 REPLACES_WAIT_S: Final = 8.0
+# Who asks before the store has answered is sent on without memory, and nothing of it is kept. It takes some 30 ms of a
+# start, up to a second on a machine that is busy; without a store the next worker serves after so long.
+OPENS_WAIT_S: Final = 2.0
 FIRST: Final = asyncio.FIRST_COMPLETED
 
 
@@ -82,10 +85,12 @@ async def serve(settings: Settings) -> None:
 async def _served(wired: Wired, runner: web.AppRunner, settings: Settings, stop: asyncio.Event) -> None:
     """Bring everything up, serve meanwhile, drain."""
     starting = _task(begun(wired, stop))
-    if REPLACES in os.environ:
-        # Another worker serves meanwhile: take no request from it before memory is there.
-        await asyncio.wait((starting, leaving := _task(_waited(stop))), timeout=REPLACES_WAIT_S, return_when=FIRST)
-        leaving.cancel()
+    opened, leaving = _task(_set(wired.opened)), _task(_set(stop))
+    # Where another worker serves meanwhile no request is taken from it before memory is there.
+    awaited, wait_s = (starting, REPLACES_WAIT_S) if REPLACES in os.environ else (opened, OPENS_WAIT_S)
+    await asyncio.wait((awaited, leaving), timeout=wait_s, return_when=FIRST)
+    opened.cancel()
+    leaving.cancel()
     site = guarded_site(runner, socket.socket(fileno=int(os.environ["MEMORY_PROXY_LISTEN_FD"])), settings)
     await site.start()
     _say(SERVES)
@@ -118,8 +123,8 @@ def guarded_site(runner: web.AppRunner, sock: socket.socket, settings: Settings)
     )
 
 
-async def _waited(stop: asyncio.Event) -> None:
-    await stop.wait()
+async def _set(event: asyncio.Event) -> None:
+    await event.wait()
 
 
 async def begun(wired: Wired, stop: asyncio.Event) -> None:

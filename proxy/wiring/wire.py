@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Final
@@ -126,7 +126,7 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Wired:
-    """A worker's parts that outlive a request."""
+    """A worker's parts that outlive a request. `opened`: who may call is known, and what they say can be sealed."""
 
     base: Base
     reading: Reading
@@ -143,6 +143,7 @@ class Wired:
     own: OwnApi
     signals: RedisErase
     tracing: Tracing | None
+    opened: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
     def kept(self) -> Kept:
@@ -447,6 +448,7 @@ async def bring_up(wired: Wired) -> None:
         wired.door.opens_to(tenant)
     else:
         await wired.door.read()
+    wired.opened.set()
     await wired.base.queued.queue.ping()
     if not wired.kept.embedder.loaded:
         wired.kept.embedder.arrived(await asyncio.to_thread(OnnxEmbedder, wired.kept.model_files))

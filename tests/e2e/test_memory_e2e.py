@@ -6,7 +6,9 @@ import asyncio
 import json
 import os
 import signal
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -562,3 +564,17 @@ def test_a_client_that_sends_only_its_newest_message_has_the_last_turns_quoted(
         for messages, named in ((talk, {"session": "boat"}), (talk[-1:], {})):  # the whole of it, or of no name
             ask(service, messages, user, **named)
             assert "Earlier in this conversation" not in json.dumps(sent(upstream))
+
+
+def test_who_asks_while_the_one_worker_begins_anew_waits_for_the_store_and_is_kept(
+    own_service: OwnService, user: str
+) -> None:
+    """It was sent on without memory and kept by nobody: whatever was said first behind each death of a worker."""
+    with own_service() as service, ThreadPoolExecutor() as pool:
+        (worker,) = service.children("proxy.worker")
+        with frozen(service, "postgres"):
+            os.kill(worker, signal.SIGKILL)
+            wait_until(lambda: service.children("proxy.worker") not in ([], [worker]))
+            asking = pool.submit(ask, service, "I keep a heron.", user)
+            time.sleep(1.5)  # longer than a request waits for a store
+        assert asking.result().memory("capture") == "queue"
