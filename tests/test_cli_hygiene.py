@@ -69,37 +69,6 @@ def test_a_greeting_or_an_emoji_makes_no_memory_and_its_turn_stays(service: Serv
 
 
 @pytest.mark.long
-def test_an_answer_that_only_quotes_its_memory_makes_none(service: Service, user: str) -> None:
-    take_in(service, user, "The boat lies in Faro beside the old crane.")
-    asked = "Where does the boat lie?\nsay: You told me: The boat lies in Faro beside the old crane."
-    body = {"model": "fake-model", "messages": [{"role": "user", "content": asked}]}
-    head = {"X-Memory-User": user, "Content-Type": "application/json"}
-    with urlopen(Request(f"{service.url}/v1/chat/completions", json.dumps(body).encode(), headers=head)) as answer:
-        assert answer.headers["X-Memory-Status"].startswith("injected")
-    service.settle()
-    memories = service.call("GET", "/memory/v1/memories", X_Memory_User=user)["data"]
-    assert not [one["content"] for one in memories if one["role"] == "assistant" and one["kind"] == "episodic"]
-    assert "loop" not in counts(report(service, "--user", user))
-
-
-@pytest.mark.long
-def test_a_summary_does_not_learn_from_answers_that_quote_memory(service: Service, user: str) -> None:
-    told = "The boat lies in Faro beside the old crane."
-    take_in(service, user, told)
-    head = {"X-Memory-User": user, "X-Memory-Session": "asked", "Content-Type": "application/json"}
-    for number in range(7):
-        asked = f"Where does the boat lie, number {number}?\nsay: {told}"
-        body = {"model": "fake-model", "messages": [{"role": "user", "content": asked}]}
-        with urlopen(Request(f"{service.url}/v1/chat/completions", json.dumps(body).encode(), headers=head)) as answer:
-            answer.read()
-    service.settle()
-    session = service.call("GET", "/memory/v1/sessions/asked", X_Memory_User=user)
-    assert session["summary"]
-    assert told not in session["summary"].splitlines()
-    assert "loop" not in counts(report(service, "--user", user))
-
-
-@pytest.mark.long
 def test_a_project_and_a_limit_narrow_what_is_looked_at(service: Service, user: str) -> None:
     take_in(service, user, "The crane comes on Monday.", "My boat is called Halcyon.")
     assert report(service, "--user", user, "--project", "none-such")["memories"] == 0

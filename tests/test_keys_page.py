@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -44,5 +45,6 @@ def test_the_commands_of_the_page_run(upstream: str, tmp_path: Path) -> None:
             },
         )
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert '"fixed":{"user":"ada","session":"ticket-4711"}' in ran.stdout.replace(" ", "")
+    token, _ = json.JSONDecoder().raw_decode(ran.stdout, ran.stdout.index('{"token":'))
+    assert token["fixed"] == {"user": "ada", "project": "default", "agent": "default", "session": "ticket-4711"}
     assert '"state":"revoked"' in ran.stdout.replace(" ", "")

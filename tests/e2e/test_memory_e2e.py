@@ -20,6 +20,7 @@ from tests.e2e.talk import UNCOUNTED, ask, completion, exchanges, found, rows, s
 from tests.e2e.upstreams import last
 from tests.service_fixture import Service, frozen
 from tests.test_api_e2e import Api
+from tests.test_cli_hygiene import counts, report
 from tests.waiting import wait_until
 
 OwnService = Callable[..., AbstractContextManager[Service]]
@@ -322,6 +323,31 @@ async def test_injected_text_is_never_learnt(service: Service, upstream: str, us
     assert len(texts) > 10
     assert not [text for text in texts if "<memory>" in text or "Quoted from earlier" in text]
     assert [text for text in texts if "Lofthus" in text and FACT not in text] == []
+
+
+def test_an_answer_that_only_quotes_its_memory_makes_none(scripted: Scripted, user: str) -> None:
+    told = "The boat lies in Faro beside the old crane."
+    Api(scripted.service.url, user).take_in({"role": "user", "content": told})
+    scripted.upstream.then_json(completion(f"You told me: {told}"))
+    assert ask(scripted.service, "Where does the boat lie?", user).verdict == "injected"
+    scripted.service.settle()
+    memories = Api(scripted.service.url, user).get("/memory/v1/memories").json["data"]
+    said = [one["content"] for one in memories if one["role"] == "assistant" and one["kind"] == "episodic"]
+    assert not [one for one in said if "Faro" in one]
+
+
+@pytest.mark.long
+def test_a_summary_does_not_learn_from_answers_that_quote_memory(scripted: Scripted, user: str) -> None:
+    service, told = scripted.service, "The boat lies in Faro beside the old crane."
+    Api(service.url, user).take_in({"role": "user", "content": told})
+    for number in range(7):
+        scripted.upstream.then_json(completion(told))
+        assert ask(service, f"Where does the boat lie, number {number}?", user, session="asked").verdict == "injected"
+    service.settle()
+    session = service.call("GET", "/memory/v1/sessions/asked", X_Memory_User=user)
+    assert session["summary"]
+    assert told not in session["summary"].splitlines()
+    assert "loop" not in counts(report(service, "--user", user))
 
 
 async def test_every_turn_memory_and_summary_has_its_language_at_birth(service: Service, user: str) -> None:
