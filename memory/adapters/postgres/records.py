@@ -305,13 +305,7 @@ class Records:
         return SealedExchange(**row)
 
     async def export_turns(
-        self,
-        scope: Scope,
-        *,
-        limit: int,
-        cursor: str | None = None,
-        bytes_max: int | None = None,
-        now: datetime | None = None,
+        self, scope: Scope, *, limit: int, cursor: str | None = None, bytes_max: int | None = None
     ) -> Page[ExportedTurn]:
         """Every turn once, session by session, in order. A page says `bytes_max` bytes at most, or is one turn."""
         scope_id = await self._scopes.find(scope)
@@ -321,8 +315,7 @@ class Records:
         async with self._reading(scope, scope_id) as tx:
             if bytes_max is not None:
                 limit = await tx.value("turns_within", scope.tenant, scope_id, *after, limit, bytes_max)
-            now = now or datetime.now(UTC)
-            found = await tx.fetch("turns_in_order", scope.tenant, scope_id, *after, limit + 1, now)
+            found = await tx.fetch("turns_in_order", scope.tenant, scope_id, *after, limit + 1, datetime.now(UTC))
         rows = tuple(_exported(row) for row in found[:limit])
         last = rows[-1].turn if len(found) > limit else None
         return Page(rows, encoded([str(last.session_id), last.seq]) if last else None)
