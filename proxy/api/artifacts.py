@@ -201,7 +201,7 @@ class ArtifactCalls:
         about = About(*(getattr(asked if name in given else was, name) for name in members))
         trust = Integrity(known.integrity), known.sensitivity
         memory = await self._memory(caller, artifact_id, about, known.content, *trust)
-        # Before it is changed: who is told of a fault behind that sends it again, and is refused as having missed it.
+        # Before it is changed: who is told of a fault behind that sends it again.
         label = await self._label(caller, known)
         note = _note(caller, "change", [artifact_id])
         made = await self._parts.artifacts.store.change(

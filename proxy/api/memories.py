@@ -113,7 +113,7 @@ class Memories:
         require_not_of_record(known, asked.model_fields_set)
         change = await self._change(asked, known)
         note = _patched(caller, memory_id, asked)
-        # Before it is changed: who is told of a fault behind that sends it again, and is refused as having missed it.
+        # Before it is changed: who is told of a fault behind that sends it again.
         labels = await self._labels.of(caller.scope, [known.session_id])
         changed = await records.patch_memory(caller.scope, memory_id, version, change, caller.now, note=note)
         await self._parts.tells.changed(caller.scope)

@@ -191,7 +191,7 @@ class TaskCalls:
         self, caller: Caller, task_id: UUID, version: int, asked: TaskPatch, integrity: Integrity
     ) -> TaskSaid:
         """The next version of a task, as somebody's words: never above those that it had. What is answered is read
-        before it is changed: who is told of a fault behind that sends it again, and is refused as having missed it.
+        before it is changed: who is told of a fault behind that sends it again.
         """
         holder = await self._holder(caller)
         known = await self._known(caller, holder, task_id)

@@ -143,8 +143,9 @@ async def test_versions_are_kept_and_a_change_names_the_one_it_was_made_from(hel
     assert (changed.version, changed.tokens, changed.parts[0].content) == (2, 7, "two")
     old = await held.store.one(held.scope, "n", version=1)
     assert (old.version, old.row.version, old.parts[0].content) == (1, 2, "one") and old.parts == first.parts
+    other = NewCheckpoint("n", None, (words("notes", "three"),), 7)
     with pytest.raises(Conflict, match="version 2"):
-        await held.store.change(held.scope, SUBJECT, 1, new, now=later, note=held.note("change"))
+        await held.store.change(held.scope, SUBJECT, 1, other, now=later, note=held.note("change"))
 
 
 async def test_each_act_leaves_an_audit_row_and_a_refused_one_none(held: Held, postgres: TestDatabase) -> None:

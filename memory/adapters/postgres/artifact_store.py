@@ -22,6 +22,7 @@ from memory.adapters.postgres.outbox import announce
 from memory.adapters.postgres.own_memory import (
     add_next_version,
     add_own_memory,
+    is_made,
     only,
     require_turn,
     require_version,
@@ -102,8 +103,10 @@ class ArtifactStore:
             known = await tx.row("lock_artifact", scope.tenant, scope_id, artifact_id)
             if known is None or known["deleted_at"] is not None:
                 raise NotFound(_NONE)
-            require_version(known, version, "artifact")
             place = Place(scope.tenant, scope_id, artifact_id, artifact_id, now)
+            if await is_made(tx, place, known, known["memory_id"], version, memory):
+                return only(await _by_id(tx, scope.tenant, scope_id, artifact_id), _NONE)
+            require_version(known, version, "artifact")
             await add_next_version(
                 tx, place, known["memory_id"], memory, changed=changed, add_embedding=self._add_embedding
             )

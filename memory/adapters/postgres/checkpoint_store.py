@@ -103,6 +103,10 @@ class CheckpointStore:
         seen = await self._seen(scope, scope_id)
         async with acting(self._database, scope.tenant, scope_id, witness, seen=seen) as (tx, changed):
             known = await _locked(tx, scope, scope_id, new.name)
+            if known["version"] == version + 1:
+                checkpoint = await _one(tx, scope, scope_id, seen, new.name)
+                if _is_made(checkpoint.parts, new.parts):  # the same change, whose answer never came
+                    return checkpoint
             require_version(known, version, "checkpoint")
             place = Place(scope.tenant, scope_id, subject_id, UUID(int=known["checkpoint_id"].int), now)
             await tx.run("close_checkpoint_version", scope.tenant, place.exchange_id, now)
@@ -328,6 +332,19 @@ async def _give(tx: Transaction, place: Place, version: int, session_id: UUID) -
     mark = mark_of(place.exchange_id, version)
     node = LedgerNode(RESTORE, -1, None, mark, hashlib.sha256(mark).digest(), 0, place.exchange_id, anew=True)
     await tx.run("add_ledger_node", *rows.node_row(place, OpenSession(session_id, 0, 0), node))
+
+
+def _is_made(known: Sequence[StoredPart], new: Sequence[NewPart]) -> bool:
+    """Whether these are the parts that are to be stored: the same memories, or words made for it that say the same."""
+    return len(known) == len(new) and all(
+        one.part == wanted.part
+        and (
+            (one.memory_id, one.memory_version) == (wanted.memory_id, wanted.version)
+            if wanted.made is None
+            else one.own and (one.saved, one.sensitivity) == (wanted.made.content, wanted.made.sensitivity.value)
+        )
+        for one, wanted in zip(known, new, strict=True)
+    )
 
 
 def _taken() -> Conflict:

@@ -29,6 +29,7 @@ from memory.adapters.postgres.entity_words import names_in, with_words
 from memory.adapters.postgres.outbox import announce
 from memory.adapters.postgres.own_memory import (
     add_next_version,
+    is_made,
     only,
     require_turn,
     require_version,
@@ -99,6 +100,8 @@ class EntityStore(TieStore):
         place = Place(scope.tenant, scope_id, subject_id, new.entity_id, now)
         async with acting(self._database, scope.tenant, scope_id, witness) as (tx, changed):
             known = await locked_entity(tx, scope, scope_id, new.entity_id)
+            if known["card_id"] and await is_made(tx, place, known, known["card_id"], version, new.memory):
+                return only(await _by_id(tx, scope, scope_id, [new.entity_id]), NONE)
             require_version(known, version, "entity")
             if not new.namesake:
                 keeps = known["type"] == new.told.type
@@ -138,6 +141,8 @@ class EntityStore(TieStore):
         async with acting(self._database, scope.tenant, scope_id, witness) as (tx, changed):
             locked = [await locked_entity(tx, scope, scope_id, one) for one in sorted((entity_id, into))]
             one, other = sorted(locked, key=lambda row: row["entity_id"] == into)
+            if one["merged_into"] == into:  # it is done, and the answer never came
+                return only(await _by_id(tx, scope, scope_id, [into]), NONE)
             if one["merged_into"] or other["merged_into"]:
                 root = one["merged_into"] or other["merged_into"]
                 raise Conflict(f"one of them is merged into {root}: merge that one, or split it first", param="into")

@@ -59,8 +59,8 @@ class TieStore:
         note: Note,
         seen: Seen = everybody,
     ) -> Relationship:
-        """Tie two. Raises NotFound for one that is not there, Conflict for a circle where there can be none, as
-        `merge`.
+        """Tie two, or the tie by hand that says the same: it is that one, whose answer never came. Raises NotFound for
+        one that is not there, Conflict for a circle where there can be none, as `merge`.
         """
         scope_id, witness = await self._scopes.known(scope, NONE), await self._audit.witness(note)
         place = Place(scope.tenant, scope_id, subject_id, new.relationship_id, now)
@@ -69,6 +69,8 @@ class TieStore:
             source, target = [await _root(tx, scope, scope_id, one) for one in (new.source, new.target)]
             if source == target:
                 raise Conflict("both ends are one: nothing is tied to itself", param="target")
+            if (same := await _said_before(tx, scope, scope_id, (source, new.type, target), new)) is not None:
+                return same
             if new.type in HIERARCHIES:
                 await _require_acyclic(tx, scope, scope_id, source, new.type, {target}, "target", seen)
             await self._add_card(tx, place, memory, changed)
@@ -223,6 +225,18 @@ async def require_acyclic_through(
     for type_ in sorted({tie.type for tie in ties}):
         ends = {tie.target for tie in ties if tie.type == type_}
         await _require_acyclic(tx, scope, scope_id, root, type_, ends, param, seen)
+
+
+async def _said_before(
+    tx: Transaction, scope: Scope, scope_id: int, ends: tuple[UUID, str, UUID], new: NewRelationship
+) -> Relationship | None:
+    """The newest tie by hand, of EDGES_MAX, that says of the same time and as sensitively what a new one does."""
+    between = (*ends, new.valid_from, new.valid_to, EDGES_MAX)
+    for one in await _said(tx, scope, scope_id, await tx.fetch("relationships_between", scope.tenant, *between)):
+        is_same = (one.says, one.sensitivity) == (new.memory.content, new.memory.sensitivity.value)
+        if is_same and not one.learnt:
+            return one
+    return None
 
 
 def _holds(one: Relationship, at: datetime) -> bool:

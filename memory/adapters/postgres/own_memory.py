@@ -114,6 +114,24 @@ async def add_next_version(
     await announce(tx, place.tenant, place.scope_id, "updated", [card_id], by="api", at=place.now)
 
 
+async def is_made(
+    tx: Transaction, place: Place, known: Any, memory_id: UUID, version: int, memory: NewMemory, *, lowers: bool = False
+) -> bool:
+    """Whether a record is at the version behind this one, and its memory as `add_next_version` would make it: it is the
+    same change, whose answer never came.
+    """
+    if known["version"] != version + 1:
+        return False
+    said = (await standing_by_id(tx, place.tenant, place.scope_id, [memory_id]))[UUID(int=memory_id.int)]
+    label, stands = memory.sensitivity, Sensitivity(said["sensitivity"])
+    return (
+        said["content"] == memory.content
+        and said["attributes"] == memory.attributes
+        and said["integrity"] == memory.integrity.value
+        and stands is (label if lowers else derived_sensitivity((label, stands)))
+    )
+
+
 def require_turn(record: Any, kind: str, at: datetime | None, now: datetime) -> Any:
     """The record: there to be deleted (`at`), or deleted not too long ago to be brought back. Raises NotFound."""
     gone = record is not None and record["deleted_at"] is not None

@@ -17,6 +17,7 @@ from memory.adapters.postgres.outbox import announce
 from memory.adapters.postgres.own_memory import (
     add_next_version,
     add_own_memory,
+    is_made,
     require_version,
     standing_by_id,
     turn_memory,
@@ -89,10 +90,14 @@ class PersonaStore:
         scope_id, witness = await self._scopes.known(scope, _NONE), await self._audit.witness(note)
         async with acting(self._database, scope.tenant, scope_id, witness) as (tx, changed):
             known = await _locked(tx, scope, scope_id, new.name)
-            require_version(known, version, "persona")
-            persona_id = UUID(int=known["persona_id"].int)
+            persona_id, card_id = UUID(int=known["persona_id"].int), known["memory_id"]
             place = Place(scope.tenant, scope_id, subject_id, persona_id, now)
-            embeds, card_id = self._add_embedding, known["memory_id"]
+            if await is_made(tx, place, known, card_id, version, new.memory, lowers=lowers):
+                persona = await _one(tx, scope, scope_id, new.name)
+                if persona.facets == new.facets:
+                    return persona
+            require_version(known, version, "persona")
+            embeds = self._add_embedding
             await add_next_version(tx, place, card_id, new.memory, changed=changed, add_embedding=embeds, lowers=lowers)
             await tx.run("change_persona", scope.tenant, persona_id, version + 1, dict(new.facets), now)
             return await _one(tx, scope, scope_id, new.name)

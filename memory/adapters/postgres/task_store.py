@@ -22,6 +22,7 @@ from memory.adapters.postgres.outbox import announce
 from memory.adapters.postgres.own_memory import (
     add_next_version,
     add_own_memory,
+    is_made,
     only,
     require_turn,
     require_version,
@@ -117,12 +118,18 @@ class TaskStore:
         now: datetime,
         note: Note,
     ) -> Task:
-        """The next version of a task. Raises NotFound: the task, a need, the checkpoint; Conflict: another version, a
-        move that is none, a circle; TooLarge where it is taken up again beside too many.
+        """The next version of a task; where it is made already, that one. Raises NotFound: the task, a need, the
+        checkpoint; Conflict: another version, a move that is none, a circle; TooLarge where it is taken up again beside
+        too many.
         """
         scope_id, witness = await self._scopes.known(scope, _NONE), await self._audit.witness(note)
         async with acting(self._database, scope.tenant, scope_id, witness) as (tx, changed):
             known = await _locked(tx, scope, scope_id, task_id)
+            place = Place(scope.tenant, scope_id, subject_id, task_id, now)
+            if await is_made(tx, place, known, known["memory_id"], version, new.memory):
+                task = only(await _by_id(tx, scope, scope_id, [task_id]), _NONE)
+                if _stands(task, known["checkpoint_id"], new):
+                    return task
             require_version(known, version, "task")
             if new.needs is not None:
                 await _statuses(tx, scope, scope_id, new.needs - {task_id})
@@ -135,7 +142,6 @@ class TaskStore:
                 await _require_move(tx, scope, scope_id, known, new.status)
             if known["status"] not in OPEN and new.status in OPEN:
                 await _require_room(tx, scope, scope_id, 1, "status")
-            place = Place(scope.tenant, scope_id, subject_id, task_id, now)
             await add_next_version(
                 tx, place, known["memory_id"], new.memory, changed=changed, add_embedding=self._add_embedding
             )
@@ -240,6 +246,15 @@ class TaskStore:
         async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
             found = await tx.fetch("history_of_task", scope.tenant, task_id, HISTORY_MAX)
         return [TaskStep(row["version"], row["was"], row["status"], row["actor"], row["at"]) for row in found]
+
+
+def _stands(known: Task, checkpoint_id: UUID | None, new: TaskChange) -> bool:
+    """Whether a task stands where a change would have it."""
+    return (
+        known.status == new.status
+        and new.checkpoint_id in ("as it is", checkpoint_id)
+        and (new.needs is None or new.needs == frozenset(known.needs))
+    )
 
 
 def _first() -> tuple[datetime, UUID]:

@@ -304,6 +304,19 @@ WHERE r.tenant_id = $1 AND r.source_entity = ANY ($2) AND r.relationship_id > $3
 ORDER BY r.relationship_id
 LIMIT $4;
 
+-- name: relationships_between
+-- What ties one to another in one way from a time to a time, what was said last first.
+-- $1 tenant uuid, $2 source uuid, $3 type text, $4 target uuid, $5 valid_from timestamptz, $6 valid_to timestamptz,
+-- $7 limit int8
+-- Uses: relationships_of_source. Rows: relationship_id, source, type, target, memory_id, valid_from, valid_to, created_at.
+SELECT relationship_id, source_entity AS source, type, target_entity AS target, memory_id, valid_from, valid_to,
+       created_at
+FROM relationships
+WHERE tenant_id = $1 AND source_entity = $2 AND type = $3 AND target_entity = $4 AND deleted_at IS NULL
+  AND valid_from IS NOT DISTINCT FROM $5 AND valid_to IS NOT DISTINCT FROM $6
+ORDER BY memory_id DESC
+LIMIT $7;
+
 -- name: ties_by_hand
 -- What was said by hand of what ties one to others, hidden or not, and since when the other end is deleted.
 -- $1 tenant uuid, $2 entity_id uuid
