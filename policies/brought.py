@@ -72,7 +72,29 @@ _ERRAND: Final = re.compile(
     r"|this is (?:a )?summary of the conversation to date\b(?=.*\bextend the summary by taking into account the new)"
     r"|the following is a conversation between the user and assistant\. write a concise summary about the contents of"
     r"|given the following conversation and a follow up question, rephrase the follow up question\b"
-    r"|given a conversation \(between \w+ and \w+\) and a follow up message from \w+,\s+rewrite the message\b)",
+    r"|given a conversation \(between \w+ and \w+\) and a follow up message from \w+,\s+rewrite the message\b"
+    r"|generate a concise 3-7 word title for this conversation, omitting punctuation\b"
+    r"|generate a title for this conversation:\s*\Z"
+    r"|please write a brief title for the following request:"
+    r"|please generate a four to five word title summarizing our conversation without any lead-in\b"
+    r"|使用四到五个字直接返回这句话的简要主题"
+    r"|based on the chat history, give this conversation a name\.\s"
+    r"|based on the conversation so far, provide a concise description of this session in \d+ words or less\b"
+    r"|analyze the given short conversation \(every line is truncated\) and extract a concise chat title\b"
+    r"|generate a detailed summary of this conversation\. include:\s"
+    r"|summarize the discussion briefly in 200 words or less to use as a prompt for future context\b"
+    r"|简要总结一下对话内容，用作后续的上下文提示"
+    r"|summarize the conversation history so far, paying special attention to the most recent agent commands\b"
+    r"|(?:<explicit_instructions\b[^>]{0,100}>\s*)?the current conversation is rapidly running out of context\b"
+    r"|critical: this is a summarization-only request\b"
+    r"|<role>\s+context extraction assistant\s+</role>"
+    r"|write a summary of the following\. try to use only the information provided\."
+    r"|some text is provided below\. given the text, extract up to \d"
+    r"|you are in a role play game\. the following roles are available:"
+    r"|(?:expected exactly one name to be mentioned|no valid name was mentioned)\."
+    r" please select\b"
+    r"|you have been provided with a set of responses from various models to the latest user query:"
+    r"|query: history:\s)",
     re.DOTALL | re.IGNORECASE,
 )
 # What instructs a model to do one, with what it is done to in the messages behind it.
@@ -85,8 +107,16 @@ _INSTRUCTED: Final = re.compile(
     r"|you're an assistant who's good at extracting key takeaways from conversations and summarizing them\b"
     r"|briefly\*? summarize this partial conversation about programming\b"
     r"|you are an expert software engineer that generates concise, one-line git commit messages based on the provided"
-    r"|given a chat history and the latest user question which might reference context in the chat history)",
-    re.IGNORECASE,
+    r"|given a chat history and the latest user question which might reference context in the chat history"
+    r"|you are an expert in crafting pithy titles for chatbot conversations\b"
+    r"|you are a chat thread titling assistant\b"
+    r"|you are an ai conversation titles assistant\b"
+    r"|you are a professional conversation summarizer\. generate a concise title\b"
+    r"|you are a summarization ai\. you'll never answer a user's question directly\b"
+    r"|you are a helpful ai assistant tasked with summarizing conversations\b"
+    r"|detect user language and write in the same language an extremely concise title for this conversation\b"
+    r"|available tools: \[(?=.*\btask is to choose and return the correct tool\(s\)))",
+    re.DOTALL | re.IGNORECASE,
 )
 
 
