@@ -140,7 +140,7 @@ class ChatCompletions:
         came: Came | None = None
         if asked.ask.outside and self._parts.outside is not None:
             asked, came = await before(self._parts.outside, asked, chat)
-        async with self._parts.places.place(asked.ask.scope.tenant) as rung:
+        async with self._parts.places.place(asked.ask.scope.tenant, asked.ask.scope.user) as rung:
             has = await self._remembered(asked, chat, rung)
         conversation = has.conversation
         self._users.session((asked.ask.scope.tenant, asked.ask.scope.user), conversation.session.session_id)

@@ -27,13 +27,14 @@ from policies.text import storable
 from proxy.asked import Asked
 from proxy.following import KnowsDocuments, followed
 from proxy.identity import Ask, Credential
-from proxy.under_way import UnderWay
+from proxy.turns import Turns
 from proxy.wire.chat_request import ChatRequest
 
 log: Final = logging.getLogger("memory_proxy.outside")
 HEADER: Final = "X-Memory-Outside"
 AT_ONCE: Final = 4
 """Questions under way in one process."""
+WAIT_S: Final = 5.0
 STORED_S: Final = 10.0
 """How long a request waits for a worker to store its pages; with search and page it took .5 to 1.3 s (0032)."""
 OFF: Final = "looking outside is off here: outside.enabled and outside.search_url turn it on"
@@ -67,13 +68,13 @@ class LooksOutside:
         self._looks = looks
         self._keeps = keeps
         self._documents = documents
-        self._under_way = UnderWay(AT_ONCE, f"{AT_ONCE} questions are being looked for here; ask again", 5)
+        self._turns = Turns(AT_ONCE, WAIT_S, _late)
 
     async def keep(
         self, scope: Scope, actor: str, question: str, now: datetime, sensitivity: Sensitivity = Sensitivity.INTERNAL
     ) -> Looked:
         """Look, and have what is found stored in this scope. Raises RateLimited, StoreUnavailable."""
-        with self._under_way.place():
+        async with self._turns.turn(scope):
             gained = await self._looks.look_for(Asker(scope.tenant, actor, sensitivity), storable(question), "asked")
         return Looked(gained, tuple(await self._keeps.keep(scope, actor, gained.pages, now)))
 
@@ -85,6 +86,10 @@ class LooksOutside:
             record = await followed(self._documents, scope, record, until - perf_counter())
             done += record.upload.status == "done"
         return done
+
+
+def _late() -> RateLimited:
+    return RateLimited(f"{AT_ONCE} questions are being looked for here; ask again", retry_after_s=5)
 
 
 def require(outside: LooksOutside | None, ask: Ask, credential: Credential) -> None:

@@ -15,6 +15,7 @@ import sys
 import zipfile
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -25,6 +26,7 @@ from bench.documents_files import TYPES, Hostile, docx, hostile, paragraphs, pdf
 from memory.adapters.parsing import ParseBounds, ParseProcess
 from memory.documents import Parsed
 from memory.errors import RateLimited, Refused, StoreUnavailable, TooLarge, Unprocessable
+from memory.model import Scope
 from memory.parse import html, plain
 from memory.parse.blocks import BLOCK_CHARS_MAX, Block, Limits, Refusal, Sink, TooMuch, clean
 from memory.parse.docx import document
@@ -36,10 +38,11 @@ from memory.parse.tables import table, tree
 ROOT = Path(__file__).parent.parent
 MEDIA = {"txt": TEXT, "md": MARKDOWN, "csv": CSV, "json": JSON, "html": HTML, "docx": DOCX, "pdf": PDF}
 HOSTILE = list(hostile())
+ADA = Scope(UUID(int=1), "ada")
 
 
 def parse(content: bytes, name: str, declared: str = "", bounds: ParseBounds | None = None) -> Parsed:
-    return asyncio.run(ParseProcess(bounds or ParseBounds()).parse(content, name, declared))
+    return asyncio.run(ParseProcess(bounds or ParseBounds()).parse(ADA, content, name, declared))
 
 
 class Taking:
@@ -598,7 +601,7 @@ async def test_it_is_given_no_environment_but_what_it_needs(monkeypatch: pytest.
     monkeypatch.setenv("MEMORY_PROXY_MASTER_KEY", "secret")
     parser = ParseProcess(ParseBounds())
     asking = asyncio.create_task(
-        parser.parse(b"<html><p " + b" ".join(b"a%d=x" % n for n in range(60_000)), "a.html", "")
+        parser.parse(ADA, b"<html><p " + b" ".join(b"a%d=x" % n for n in range(60_000)), "a.html", "")
     )
     try:
         for _ in range(200):
@@ -625,7 +628,7 @@ async def test_it_is_given_no_environment_but_what_it_needs(monkeypatch: pytest.
 async def test_who_leaves_takes_the_process_along() -> None:
     parser = ParseProcess(ParseBounds())
     slow = b"<html><p " + b" ".join(b"a%d=x" % n for n in range(150_000))
-    asking = asyncio.create_task(parser.parse(slow, "a.html", ""))
+    asking = asyncio.create_task(parser.parse(ADA, slow, "a.html", ""))
     await asyncio.sleep(0.5)
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -634,12 +637,29 @@ async def test_who_leaves_takes_the_process_along() -> None:
     assert not [one for one in children if b"memory.parse" in Path(f"/proc/{one}/cmdline").read_bytes()]
 
 
-async def test_more_than_may_wait_are_told_to_come_again() -> None:
-    parser = ParseProcess(ParseBounds(parallel=1, waiting_max=1))
-    asked = [asyncio.create_task(parser.parse(b"words", "a.txt", "")) for _ in range(3)]
+async def test_who_is_not_read_in_time_is_told_to_come_again() -> None:
+    parser = ParseProcess(ParseBounds(parallel=1, wait_s=0.001))
+    asked = [asyncio.create_task(parser.parse(ADA, b"words", "a.txt", "")) for _ in range(3)]
     done = await asyncio.gather(*asked, return_exceptions=True)
-    assert sum(isinstance(one, RateLimited) for one in done) == 1
-    assert sum(isinstance(one, Parsed) for one in done) == 2
+    assert sum(isinstance(one, RateLimited) for one in done) == 2
+    assert sum(isinstance(one, Parsed) for one in done) == 1
+
+
+@pytest.mark.parametrize("other", [Scope(UUID(int=1), "eve"), Scope(UUID(int=2), "ada")])
+async def test_a_small_file_beside_anothers_flood_is_read_next_and_none_is_refused(other: Scope) -> None:
+    parser, order = ParseProcess(ParseBounds()), list[Scope]()
+
+    async def read(scope: Scope) -> Parsed:
+        parsed = await parser.parse(scope, b"words", "a.txt", "")
+        order.append(scope)
+        return parsed
+
+    async with asyncio.TaskGroup() as group:
+        for scope in [*[ADA] * 8, other]:
+            group.create_task(read(scope))
+            await asyncio.sleep(0)
+    assert order.index(other) <= 2
+    assert len(order) == 9
 
 
 @pytest.mark.parametrize("command", [[sys.executable, "-c", "raise SystemExit(1)"], ["/no/such/program"]])
@@ -647,7 +667,7 @@ async def test_a_parser_that_does_not_start_is_our_fault_and_not_the_files(comma
     parser = ParseProcess(ParseBounds())
     parser._command = lambda *_: command  # type: ignore[method-assign]
     with pytest.raises(StoreUnavailable, match="does not start"):
-        await parser.parse(b"words", "a.txt", "")
+        await parser.parse(ADA, b"words", "a.txt", "")
 
 
 async def test_a_machine_that_has_no_file_left_refuses_no_file_for_good() -> None:
@@ -655,10 +675,10 @@ async def test_a_machine_that_has_no_file_left_refuses_no_file_for_good() -> Non
     resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")), hard))
     try:
         with pytest.raises(StoreUnavailable, match="does not start"):
-            await parser.parse(b"words", "a.txt", "")
+            await parser.parse(ADA, b"words", "a.txt", "")
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    assert (await parser.parse(b"words", "a.txt", "")).chars == 5
+    assert (await parser.parse(ADA, b"words", "a.txt", "")).chars == 5
 
 
 async def test_what_says_odd_things_is_not_believed(tmp_path: Path) -> None:
@@ -673,7 +693,7 @@ async def test_what_says_odd_things_is_not_believed(tmp_path: Path) -> None:
     ):
         parser._command = lambda *_, said=said: [sys.executable, "-c", f"print({said!r})"]  # type: ignore[method-assign]
         with pytest.raises(Unprocessable, match="odd"):
-            await parser.parse(b"x", "a.txt", "")
+            await parser.parse(ADA, b"x", "a.txt", "")
 
 
 # ---------------------------------------------------------------- text that was slow to read

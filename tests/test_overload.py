@@ -92,12 +92,12 @@ async def test_one_tenants_flood_is_shed_and_anothers_request_gets_the_next_plac
     gate = places(4, metrics=metrics)
     async with AsyncExitStack() as stack:
         floods = [AsyncExitStack() for _ in range(4)]
-        assert [await one.enter_async_context(gate.place(ADA)) for one in floods] == ["full"] * 4
-        waiting = [asyncio.create_task(stack.enter_async_context(gate.place(ADA))) for _ in range(2)]
+        assert [await one.enter_async_context(gate.place(ADA, "me")) for one in floods] == ["full"] * 4
+        waiting = [asyncio.create_task(stack.enter_async_context(gate.place(ADA, "me"))) for _ in range(2)]
         await asyncio.sleep(0)
-        modest = asyncio.create_task(stack.enter_async_context(gate.place(BOB)))
+        modest = asyncio.create_task(stack.enter_async_context(gate.place(BOB, "me")))
         await asyncio.sleep(0)
-        async with gate.place(ADA) as rung:  # holds 4 of a share of 2 now
+        async with gate.place(ADA, "me") as rung:  # holds 4 of a share of 2 now
             assert rung == "ledger"
         await floods[0].aclose()
         assert await modest == "full"  # though two of the flood waited before it
@@ -110,9 +110,9 @@ async def test_one_tenants_flood_is_shed_and_anothers_request_gets_the_next_plac
 
 async def test_who_finds_no_place_in_time_goes_on_without_one_and_leaves_nothing_behind() -> None:
     gate = places(1, wait_s=0.01)
-    async with gate.place(ADA), gate.place(BOB) as rung:
+    async with gate.place(ADA, "me"), gate.place(BOB, "me") as rung:
         assert rung == "ledger"
-    async with gate.place(CY) as rung:
+    async with gate.place(CY, "me") as rung:
         assert rung == "full"
         assert gate._waiting == {}
         assert gate._held == {CY: 1}
@@ -121,10 +121,10 @@ async def test_who_finds_no_place_in_time_goes_on_without_one_and_leaves_nothing
 async def test_a_client_that_leaves_the_queue_or_its_place_gives_it_back() -> None:
     gate = places(1)
     first = AsyncExitStack()
-    await first.enter_async_context(gate.place(ADA))
+    await first.enter_async_context(gate.place(ADA, "me"))
 
     async def visit() -> Rung:
-        async with gate.place(BOB) as rung:
+        async with gate.place(BOB, "me") as rung:
             return rung
 
     leaving, staying = asyncio.create_task(visit()), asyncio.create_task(visit())
@@ -135,17 +135,17 @@ async def test_a_client_that_leaves_the_queue_or_its_place_gives_it_back() -> No
     with pytest.raises(asyncio.CancelledError):
         await leaving
     assert await staying == "ledger"  # a second of the same tenant waits at a share of one: not in the queue
-    async with gate.place(CY) as rung:
+    async with gate.place(CY, "me") as rung:
         assert rung == "full"
 
 
 async def test_a_turn_that_comes_as_its_client_leaves_is_passed_on() -> None:
     gate = places(1)
     first = AsyncExitStack()
-    await first.enter_async_context(gate.place(ADA))
+    await first.enter_async_context(gate.place(ADA, "me"))
 
     async def visit() -> Rung:
-        async with gate.place(BOB) as rung:
+        async with gate.place(BOB, "me") as rung:
             return rung
 
     leaving = asyncio.create_task(visit())
@@ -154,12 +154,12 @@ async def test_a_turn_that_comes_as_its_client_leaves_is_passed_on() -> None:
     leaving.cancel()  # ... and nobody is there to take it
     await asyncio.wait([leaving])
     assert gate._taken == 0
-    async with gate.place(CY) as rung:
+    async with gate.place(CY, "me") as rung:
         assert rung == "full"
 
 
 async def test_the_rung_of_the_load_is_what_a_place_begins_at() -> None:
-    async with places(1, rung="lexical").place(ADA) as rung:
+    async with places(1, rung="lexical").place(ADA, "me") as rung:
         assert rung == "lexical"
 
 

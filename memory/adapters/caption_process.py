@@ -1,6 +1,7 @@
 """Captions by the model of `chat_model`, asked in a process of its own: a picture in, what the model says of it out.
 
-One at a time in this process of ours, a few waiting behind it, each with its clock. Raises RateLimited,
+One at a time in this process of ours, each with its clock; the others wait, in turns that are fair by tenant and user.
+Raises RateLimited,
 StoreUnavailable where the model gives no caption; neither names a word of the picture.
 """
 
@@ -18,10 +19,12 @@ from pathlib import Path
 from typing import Final
 
 from memory.errors import RateLimited, StoreUnavailable
+from memory.model import Scope
+from memory.places import Places
 
 _ROOT: Final = str(Path(__file__).resolve().parents[2])
 _STARTING_S: Final = 30  # the library loads in 3 to 11 s, here on two busy cores
-_WAITING_MAX: Final = 4
+_WAIT_S: Final = 120.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,19 +42,14 @@ class CaptionProcess:
 
     def __init__(self, model: CaptionModel) -> None:
         self._model = model
-        self._free = asyncio.Semaphore(1)
-        self._asked = 0
+        self._places = Places(1, _WAIT_S)
 
-    async def caption(self, media_type: str, picture: bytes) -> str:
+    async def caption(self, scope: Scope, media_type: str, picture: bytes) -> str:
         """What the model says of a picture, in at most three sentences."""
-        if self._asked > _WAITING_MAX:
-            raise RateLimited("too many captions are being asked for; send it again", retry_after_s=10)
-        self._asked += 1
-        try:
-            async with self._free:
-                return await self._run(media_type, picture)
-        finally:
-            self._asked -= 1
+        async with self._places.turn(scope.tenant, scope.user) as taken:
+            if not taken:
+                raise RateLimited("too many captions are being asked for; send it again", retry_after_s=10)
+            return await self._run(media_type, picture)
 
     async def _run(self, media_type: str, picture: bytes) -> str:
         model = self._model

@@ -2,8 +2,8 @@
 
 One `python -m memory.parse` for each file, with a bare environment and its own limits; here are those that it could
 not be trusted with: the clock, how much it may say, and that what it says has the form of blocks. At most `parallel` at
-once in this process, and `waiting_max` behind them. Raises Unprocessable, TooLarge, RateLimited, StoreUnavailable. What
-the file says is in no error and no log.
+once in this process; the others wait for `wait_s`, in turns that are fair by tenant and user. Raises Unprocessable,
+TooLarge, RateLimited, StoreUnavailable. What the file says is in no error and no log.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 from typing import Any, Final
 
 from memory.documents import Parsed
 from memory.errors import RateLimited, Refused, StoreUnavailable, TooLarge, Unprocessable
+from memory.model import Scope
 from memory.parse.blocks import BLOCKS_MAX, Block
+from memory.places import Places
 from memory.telemetry import event
 
 log = logging.getLogger("memory_proxy.documents")
@@ -44,7 +45,7 @@ class ParseBounds:
     chars_max: int = 20_000_000
     rows_max: int = 100_000
     parallel: int = 1
-    waiting_max: int = 4
+    wait_s: float = 120.0
 
 
 class ParseProcess:
@@ -52,24 +53,14 @@ class ParseProcess:
 
     def __init__(self, bounds: ParseBounds) -> None:
         self._bounds = bounds
-        self._free = asyncio.Semaphore(bounds.parallel)
-        self._asked = 0
+        self._places = Places(bounds.parallel, bounds.wait_s)
 
-    async def parse(self, content: bytes, name: str, declared: str) -> Parsed:
+    async def parse(self, scope: Scope, content: bytes, name: str, declared: str) -> Parsed:
         """The blocks of a file. `declared` is its Content-Type, "" for none."""
-        async with self._turn():
+        async with self._places.turn(scope.tenant, scope.user) as taken:
+            if not taken:
+                raise RateLimited("too many documents are being read; send it again", retry_after_s=5)
             return await self._run(content, _ending(name), declared[:200])
-
-    @contextlib.asynccontextmanager
-    async def _turn(self) -> AsyncIterator[None]:
-        if self._asked >= self._bounds.parallel + self._bounds.waiting_max:
-            raise RateLimited("too many documents are being read; send it again", retry_after_s=5)
-        self._asked += 1
-        try:
-            async with self._free:
-                yield
-        finally:
-            self._asked -= 1
 
     async def _run(self, content: bytes, suffix: str, declared: str) -> Parsed:
         process = await self._started(suffix, declared)

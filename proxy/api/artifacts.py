@@ -67,14 +67,12 @@ from proxy.api.schemas_artifact import (
 )
 from proxy.api.screening import clean_beside, require_no_secret, require_quotable
 from proxy.api.sessions import Labels
+from proxy.api.upload_turns import UploadTurns
 from proxy.api.vectors import memory_of_record
 from proxy.gated import holder_of, may_show, readable, require_readable, require_writable
-from proxy.under_way import UnderWay
 
 EXTRACTOR: Final = "artifact/1"
 KIND: Final = "artifact"
-UPLOADS_MAX: Final = 16
-"""Under way at once in one process."""
 CAPTION_BYTES_MAX: Final = 20_971_520
 """Of a picture that a model is shown."""
 FIELD_BYTES_MAX: Final = 4 * TEXT_CHARS_MAX
@@ -92,14 +90,14 @@ class ArtifactCalls:
     def __init__(self, parts: OwnParts, labels: Labels) -> None:
         self._parts = parts
         self._labels = labels
-        self._under_way = UnderWay(UPLOADS_MAX, f"{UPLOADS_MAX} uploads are under way here; send it again", 2)
+        self._turns = UploadTurns()
 
     async def add(self, request: web.Request) -> web.Response:
         """Keep a file."""
         caller = caller_of(request, self._parts.door, _WRITES)
         parameters(request, ())
         require_writable(holder_of(caller.credential), Item(caller.scope.tenant, Sensitivity.PUBLIC), "scope")
-        with self._under_way.place():
+        async with self._turns.turn(caller.scope):
             new, session = await self._taken(request, caller)
             files, note = self._parts.artifacts, _note(caller, "add", [new.artifact_id])
             room, holder = files.scope_bytes_max, await holder_for(caller, self._parts.keys)
@@ -219,7 +217,7 @@ class ArtifactCalls:
             raise Unprocessable("captions come from chat_model.model, and none is configured", param="id")
         _require_shown_picture(known)
         picture = await whole(known, files.blobs, self._parts.keys)
-        said_of_it = await files.captions.caption(known.content.media_type, picture)
+        said_of_it = await files.captions.caption(caller.scope, known.content.media_type, picture)
         about = replace(known.about, caption=said_of_it[:CAPTION_CHARS_MAX])
         integrity = derived_integrity((Integrity(known.integrity), Integrity.ASSISTANT))
         memory = await self._memory(caller, known.artifact_id, about, known.content, integrity, known.sensitivity)

@@ -67,17 +67,15 @@ from proxy.api.schemas_documents import (
     UploadTaken,
 )
 from proxy.api.sessions import Labels
+from proxy.api.upload_turns import UploadTurns
 from proxy.following import OVER, followed
 from proxy.gated import holder_of, may_show, may_write, readable, require_readable, require_writable
-from proxy.under_way import UnderWay
 
 WAIT_S: Final = 60.0
 _NAME_CHARS_MAX: Final = 255
 _UNSEEN_IN_NAMES: Final = dict.fromkeys(map(ord, "\u200c\u200d\u200e\u200f\u061c\xa0\u202f\u3000"), " ")
 _FIELDS: Final = frozenset({"name", "session", "save", "inline", "sensitivity"})
 KIND: Final = "document"
-UPLOADS_MAX: Final = 16
-"""Under way at once in one process, each with up to `documents.bytes_max` in memory."""
 
 
 class Documents:
@@ -86,7 +84,7 @@ class Documents:
     def __init__(self, parts: OwnParts, labels: Labels) -> None:
         self._parts = parts
         self._labels = labels
-        self._under_way = UnderWay(UPLOADS_MAX, f"{UPLOADS_MAX} uploads are under way here; send it again", 2)
+        self._turns = UploadTurns()
 
     async def upload(self, request: web.Request) -> web.Response:
         """Read a file and stage what it says."""
@@ -95,7 +93,7 @@ class Documents:
         require_writable(holder_of(caller.credential), Item(caller.scope.tenant, Sensitivity.PUBLIC), "scope")
         metrics = self._parts.metrics
         try:
-            with self._under_way.place():
+            async with self._turns.turn(caller.scope):
                 document_id = await self._staged(request, caller)
         except Refused:
             metrics.documents.labels("refused").inc()
@@ -199,7 +197,7 @@ class Documents:
         only_for, shown_in = await self._sessions(caller, asked)
         began_s = time.monotonic()
         try:
-            parsed = await parts.parser.parse(content, form.filename or name, form.declared)
+            parsed = await parts.parser.parse(caller.scope, content, form.filename or name, form.declared)
         finally:
             self._parts.metrics.document_parse_seconds.observe(time.monotonic() - began_s)
         upload_id, keys, scope = new_id(), self._parts.keys, caller.scope

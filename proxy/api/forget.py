@@ -174,7 +174,7 @@ class Forget:
         where = within(Filter(kinds=_KINDS), holder)
         now = datetime.now(UTC)
         question = Question(caller.scope, text, k=_QUERY_K, now=now, where=where, strict=True, alike=True)
-        async with self._turns.turn(caller.scope.tenant):
+        async with self._turns.turn(caller.scope):
             recall = await self._parts.recaller.search(question, DEADLINE_S)
         recall = let_through(recall, holder)
         if recall.rung == "none" and recall.reason is not None:

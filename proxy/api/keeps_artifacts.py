@@ -70,8 +70,8 @@ class KeepsArtifacts(Protocol):
 class Captions(Protocol):
     """A model that says what is in a picture."""
 
-    async def caption(self, media_type: str, picture: bytes) -> str:
-        """A few sentences. Raises RateLimited, StoreUnavailable."""
+    async def caption(self, scope: Scope, media_type: str, picture: bytes) -> str:
+        """A few sentences; `scope`: whose turn it is. Raises RateLimited, StoreUnavailable."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,8 +64,10 @@ class ReadsDocuments(Protocol):
 class Parses(Protocol):
     """Reads files."""
 
-    async def parse(self, content: bytes, name: str, declared: str) -> Parsed:
-        """The blocks of a file. Raises Unprocessable, TooLarge, RateLimited, StoreUnavailable."""
+    async def parse(self, scope: Scope, content: bytes, name: str, declared: str) -> Parsed:
+        """The blocks of a file; `scope`: whose turn it is. Raises Unprocessable, TooLarge, RateLimited,
+        StoreUnavailable.
+        """
 
 
 @dataclass(frozen=True, slots=True)

@@ -221,7 +221,7 @@ class Replay:
         )
         ask = replace(caller.ask, budget=_budget(caller.ask, kept.chat))
         restored = await self._restored(caller, holder, kept, question)
-        async with self._turns.turn(caller.scope.tenant):
+        async with self._turns.turn(caller.scope):
             recall, block = await self._parts.what_if.block(
                 kept.captured, kept.chat, question, ask=ask, holder=holder, now=caller.now, restored=restored
             )

@@ -82,7 +82,7 @@ class Search:
             as_of=_as_of(asked.as_of, caller),
             strict=True,
         )
-        async with self._turns.turn(caller.scope.tenant):
+        async with self._turns.turn(caller.scope):
             recall = await recaller.search(question, DEADLINE_S)
         _refuse_faults(recall)
         recall = let_through(recall, holder)

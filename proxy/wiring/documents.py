@@ -26,6 +26,7 @@ def document_parts(settings: Settings, kept: Kept, audit: AuditLog) -> DocumentP
         memory_bytes=given.parse_memory_bytes,
         wall_s=given.parse_s,
         cpu_s=given.parse_s,
+        wait_s=2 * given.parse_s,
         chars_max=given.chars_max,
         rows_max=given.rows_max,
     )

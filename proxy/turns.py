@@ -1,0 +1,28 @@
+"""Turns at what a process does only so often at once: a scope in, a place for a while out; a refusal where none is free
+in time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from memory.errors import Refused
+from memory.model import Scope
+from memory.places import Places
+
+
+class Turns:
+    """So many at once, and the others wait for `wait_s`, fairly by tenant and user; `late` is what is said then."""
+
+    def __init__(self, places: int, wait_s: float, late: Callable[[], Refused]) -> None:
+        self._places = Places(places, wait_s)
+        self._late = late
+
+    @asynccontextmanager
+    async def turn(self, scope: Scope) -> AsyncIterator[None]:
+        """A place while the body runs. Raises what `late` says where there was none in time."""
+        async with self._places.turn(scope.tenant, scope.user) as taken:
+            if not taken:
+                raise self._late()
+            yield
