@@ -6,6 +6,7 @@ import asyncio
 import signal
 import socket
 from datetime import UTC, datetime
+from uuid import UUID
 
 import asyncpg
 import pytest
@@ -178,6 +179,46 @@ async def test_waiting_for_a_connection_is_bounded(postgres: TestDatabase) -> No
         with pytest.raises(StoreUnavailable, match="TimeoutError"):
             await database.ping()
     await database.ping()
+    await database.close()
+
+
+async def test_the_next_connection_is_for_the_tenant_that_has_none_and_not_for_who_came_first(
+    postgres: TestDatabase,
+) -> None:
+    database, order = await Database.open(postgres.app, Bounds(connections_max=2)), list[str]()
+    ours, theirs = new_id(), new_id()
+
+    async def asked(tenant: UUID | None, scope: int, name: str) -> None:
+        async with database.transaction(tenant, [scope]) as tx:
+            order.append(name)
+            await tx.value("ping")
+
+    async with asyncio.TaskGroup() as group:
+        for number in range(20):
+            group.create_task(asked(ours, number % 10, "ours"))
+        await asyncio.sleep(0)
+        group.create_task(asked(theirs, 77, "theirs"))
+        group.create_task(asked(None, 0, "the key table"))
+    assert {"theirs", "the key table"} <= set(order[2:6])
+    await database.close()
+
+
+async def test_a_scope_that_asks_for_much_leaves_the_next_connection_to_another_of_its_tenant(
+    postgres: TestDatabase,
+) -> None:
+    database, order = await Database.open(postgres.app, Bounds(connections_max=2)), list[int]()
+    tenant = new_id()
+
+    async def asked(scope: int) -> None:
+        async with database.transaction(tenant, [scope]) as tx:
+            order.append(scope)
+            await tx.value("ping")
+
+    async with asyncio.TaskGroup() as group:
+        for scope in [*[1] * 20, 2]:
+            group.create_task(asked(scope))
+            await asyncio.sleep(0)
+    assert 2 in order[:4]
     await database.close()
 
 

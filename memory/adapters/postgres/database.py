@@ -1,8 +1,9 @@
 """The pool: named queries in, rows out, always inside one transaction that says whose data it may see.
 
 Every transaction becomes the role mp_app and sets tenant and visible scopes, so row-level security holds whoever
-connected. Connections heal by themselves after the server was away. Refuses to wait longer than its bounds. All
-foreign errors leave as StoreUnavailable, without their text where it may hold a row's values.
+connected. Where all connections are in use tenants take turns, and within each its scopes. Connections heal by
+themselves after the server was away. Refuses to wait longer than its bounds. All foreign errors leave as
+StoreUnavailable, without their text where it may hold a row's values.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from pgvector.asyncpg import register_vector
 
 from memory.adapters.postgres.queries import Query, load_queries
 from memory.errors import MemoryProxyFault, StoreRefused, StoreUnavailable
+from memory.places import Places
 from policies.text import storable, storable_json
 
 APP_ROLE: Final = "mp_app"
@@ -206,6 +208,7 @@ class Database:
     def __init__(self, pool: Any, bounds: Bounds, queries: Mapping[str, Query], vault: Callable[[], Vault]) -> None:
         self._pool = pool
         self._bounds = bounds
+        self._places = Places(bounds.connections_max, bounds.acquire_timeout_s)
         self._late: set[asyncio.Task[None]] = set()
         self._vault = vault
         self.queries = queries
@@ -263,7 +266,7 @@ class Database:
         planned once a connection, whatever their arguments: for what each exchange runs, by index.
         """
         scopes = tuple(scope_ids)
-        connection = await self._acquire()
+        connection = await self._acquire(tenant, scopes)
         giving_back = True
         try:
             await connection.execute(self._begin(tenant, scopes, read_only, within_ms, generic))
@@ -272,7 +275,7 @@ class Database:
                 raise StoreUnavailable("Postgres: rolled back, a statement had failed")
         except asyncio.CancelledError:
             giving_back = False
-            self._give_back_later(connection)
+            self._give_back_later(connection, tenant, scopes)
             raise
         except _FOREIGN as exc:
             await _roll_back(connection, exc)
@@ -288,7 +291,7 @@ class Database:
             raise
         finally:
             if giving_back:
-                await self._pool.release(connection)
+                await self._release(connection, tenant, scopes)
 
     def _tell(self, fault: MemoryProxyFault, tenant: UUID | None, scope_ids: Sequence[int]) -> None:
         """Whoever holds ids of these scopes is told of a refusal, by Postgres or by ourselves: they may be gone."""
@@ -296,11 +299,23 @@ class Database:
             for tell in self.refused:
                 tell(tenant, scope_ids)
 
-    async def _acquire(self) -> Any:
+    async def _acquire(self, tenant: UUID | None, scopes: tuple[int, ...]) -> Any:
+        """A connection, its place taken: the pool itself serves who came first, be it a hundred of one tenant."""
+        if not await self._places.take(tenant, scopes):
+            raise StoreUnavailable("Postgres: TimeoutError, every connection is in use")
         try:
             return await self._pool.acquire(timeout=self._bounds.acquire_timeout_s)
-        except _FOREIGN as exc:
-            raise StoreUnavailable(f"Postgres: {_named(exc)}") from exc
+        except BaseException as exc:
+            self._places.give_back(tenant, scopes)
+            if isinstance(exc, _FOREIGN):
+                raise StoreUnavailable(f"Postgres: {_named(exc)}") from exc
+            raise
+
+    async def _release(self, connection: Any, tenant: UUID | None, scopes: tuple[int, ...]) -> None:
+        try:
+            await self._pool.release(connection)
+        finally:
+            self._places.give_back(tenant, scopes)
 
     def _begin(
         self, tenant: UUID | None, scope_ids: Iterable[int], read_only: bool, within_ms: int | None, generic: bool
@@ -325,19 +340,19 @@ class Database:
             f"set_config('jit', 'off', true){plans}{idle}{whole}"
         )
 
-    def _give_back_later(self, connection: Any) -> None:
-        task = asyncio.create_task(self._clean_up(connection))
+    def _give_back_later(self, connection: Any, tenant: UUID | None, scopes: tuple[int, ...]) -> None:
+        task = asyncio.create_task(self._clean_up(connection, tenant, scopes))
         self._late.add(task)
         task.add_done_callback(self._late.discard)
 
-    async def _clean_up(self, connection: Any) -> None:
+    async def _clean_up(self, connection: Any, tenant: UUID | None, scopes: tuple[int, ...]) -> None:
         """Let the server stop the statement, then give the connection back; cut it when that takes too long."""
         try:
             async with asyncio.timeout(self._bounds.acquire_timeout_s):
                 await connection.execute("ROLLBACK")
         except _FOREIGN:
             _cut(connection)
-        await self._pool.release(connection)
+        await self._release(connection, tenant, scopes)
 
     async def ping(self) -> None:
         """Raise StoreUnavailable unless a transaction can be had, the schema is there, and it can be written to."""
