@@ -17,6 +17,7 @@ from memory.chain import Digest
 from memory.errors import NotFound, StoreUnavailable
 from memory.ids import new_id
 from memory.model import ImportChunk, LineConflict, Scope
+from memory.places import Places
 from memory.stored import ImportProgress, Page, SessionRecord, StoredTurn
 from proxy.api import import_run
 from proxy.api.import_lines import Record
@@ -45,12 +46,17 @@ class Store:
     conflicts: tuple[LineConflict, ...] = ()
     records: list[Record] = field(default_factory=list)
     asked: list[int] = field(default_factory=list)
+    places: Places = field(default_factory=lambda: Places(4, None))
+    under_way: int = 0
+    under_way_most: int = 0
 
     async def import_chunk(self, chunk: ImportChunk) -> Literal["queue", "spool", "none"]:
         if self.where != "none":
             self.chunks.append(chunk)
-        if self.comes_back_after_s:
-            await asyncio.sleep(self.comes_back_after_s)
+        self.under_way += 1
+        self.under_way_most = max(self.under_way_most, self.under_way)
+        await asyncio.sleep(self.comes_back_after_s)
+        self.under_way -= 1
         return self.where
 
     async def import_progress(self, scope: Scope, import_id: UUID, seen: int = 0) -> ImportProgress:
@@ -88,11 +94,10 @@ class Store:
     async def take(self, record: Record) -> None:
         self.records.append(record)
 
-    def run(self, *, wait: bool = True) -> ImportRun:
-        order = Order(SCOPE, "new", trusted=True, on_conflict="error", wait=wait, now=NOW)
-        return ImportRun(
-            order, Tools(self, self, self, self.waiting, self.dead, self.forgotten, lambda: self.going, self)
-        )
+    def run(self, *, wait: bool = True, scope: Scope = SCOPE) -> ImportRun:
+        order = Order(scope, "new", trusted=True, on_conflict="error", wait=wait, now=NOW)
+        tools = Tools(self, self, self, self.waiting, self.dead, self.forgotten, lambda: self.going, self, self.places)
+        return ImportRun(order, tools)
 
 
 def lines(count: int, first: int = 0) -> bytes:
@@ -124,6 +129,22 @@ async def test_every_line_is_handed_over_once_and_in_order() -> None:
     assert max(len(chunk.lines) for chunk in store.chunks) == CHUNK_LINES_MAX
     assert [line for line, _ in errors] == [71]
     assert run.counts.as_line() == {"accepted": 150, "done": 150, "failed": 1}
+
+
+@pytest.mark.parametrize("other", [Scope(UUID(int=2), "bob"), Scope(UUID(int=1), "eve")])
+async def test_many_imports_hand_over_in_turns_and_anothers_has_the_next(other: Scope) -> None:
+    store = Store(places=Places(2, None))
+    crowd = [store.run(wait=False, scope=SCOPE) for _ in range(20)]
+    async with asyncio.timeout(30):
+        feeding = [asyncio.create_task(run.feed(stream(lines(200)))) for run in crowd]
+        while len(store.chunks) < 8:
+            await asyncio.sleep(0)
+        before = len(store.chunks)
+        await store.run(wait=False, scope=other).feed(stream(lines(10)))
+        assert [chunk.scope for chunk in store.chunks].index(other) <= before + 2
+        await asyncio.gather(*feeding)
+    assert store.under_way_most == 2
+    assert len(store.chunks) == 20 * 4 + 1
 
 
 async def test_lines_that_arrive_and_stop_are_durable_at_once() -> None:

@@ -21,6 +21,7 @@ from uuid import UUID
 from memory.errors import MemoryProxyFault, QueueUnavailable, StoreUnavailable
 from memory.ids import new_id
 from memory.model import ImportChunk, ImportLine, OnConflict, Scope
+from memory.places import Places
 from memory.stored import ImportProgress
 from memory.write.hand_off import Where
 from proxy.api.import_lines import (
@@ -82,7 +83,7 @@ class TakesRecords(Protocol):
 class Tools:
     """What an import works with. `waiting` counts entries not stored yet, of everybody; `dead` are those of the tenant
     that will not be; `forgotten`: whether the user or the project of the order was since; `draining`: this process is
-    going.
+    going; `turns` are those of all imports.
     """
 
     capture: TakesChunks
@@ -93,6 +94,7 @@ class Tools:
     forgotten: Callable[[], Awaitable[bool]]
     draining: Callable[[], bool]
     records: TakesRecords
+    turns: Places
 
 
 @dataclass(slots=True)
@@ -258,15 +260,23 @@ class ImportRun:
             self._refuse(record.line, NotYet("it names what is neither here nor in this upload"))
 
     async def _hand_over(self) -> None:
-        """Make the lines kept so far durable. Raises Stopped when they are not, StoreUnavailable."""
+        """Make the lines kept so far durable. Raises Stopped when they are not, StoreUnavailable.
+
+        In turns: a hundred imports whose chunks were accepted in the same moment would each read, pack and seal the
+        next one before the event loop came to anybody else.
+        """
         if not self._lines:
             return
+        await self._wait_for_room()
+        async with self._tools.turns.turn(self._order.scope.tenant, self._order.scope.user):
+            await self._take_chunk()
+
+    async def _take_chunk(self) -> None:
         kept, size = self._lines, self._bytes
         self._lines, self._bytes = [], 0
         lines = await self._without_known(kept)
         if not lines:
             return
-        await self._wait_for_room()
         order = self._order
         chunk = ImportChunk(
             exchange_id=new_id(),
