@@ -40,9 +40,11 @@ EVENTS: Final = (
 KIND: Final = "|".join(sorted(map(re.escape, KINDS), key=len, reverse=True))
 KIND_RE: Final = re.compile(rf"\b({KIND})\b", re.I)
 EVENT_RE: Final = re.compile(rf"\b(?:{EVENTS})s?\b", re.I)
-# "A birthday party", "the release notes": what is of a kind of value, and none itself.
+# "A birthday party", "the release notes", "a salary increase": what is of a kind of value, and none itself.
 NO_KIND: Final = re.compile(
-    rf" (?:{EVENTS}|present|gift|cake|dinner|lunch|brunch|notes?|celebration|video|post|e-?mail|announcement)s?\b", re.I
+    rf" (?:{EVENTS}|present|gift|cake|dinner|lunch|brunch|notes?|celebration|video|post|e-?mail|announcement"
+    r"|increase|raise|rise|bump|hike|cut|decrease|reduction|drop|difference|gap)s?\b",
+    re.I,
 )
 APPROX: Final = (
     r"(?:about|around|roughly|approximately|nearly|almost|only|just|exactly|now|over|above|under|below"

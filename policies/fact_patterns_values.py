@@ -204,7 +204,7 @@ def _with_before(before: str) -> str:
 def _before_kind(around: _Around) -> Stated | None:
     """ "my V deadline for the draft", "the tool's V accuracy", "15 problems with V accuracy"."""
     found = PREFIX.match(around.right)
-    if found is None or of_the_past(around.left):
+    if found is None or of_the_past(around.left) or NO_KIND.match(around.right, found.end()):
         return None
     after = around.right[found.end() :]
     link = FOR_THING.match(after)

@@ -751,6 +751,9 @@ def test_a_value_of_now_is_found_beside_that_of_before() -> None:
         "My accuracy improved 5%.",
         "My accuracy is up 5%.",
         "My rent is $100 too high.",
+        "I want a $10,000 salary increase by July.",
+        "My $500 rent increase starts in May.",
+        "My salary increase is $5,000.",
     ],
 )
 def test_a_difference_is_not_the_value(text: str) -> None:
