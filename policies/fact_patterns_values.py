@@ -292,6 +292,8 @@ def _event(around: _Around, clause: str, start: int, *, subject: bool = False) -
     tail = clause[event.end() :]
     if re.search(r"[.!?;]|, ", tail) or len(tail) > 70 or not goes_on(tail) or re.search(r"\bfrom $", around.left):
         return None
+    if of_others(clause[: event.start()]):
+        return None
     modifiers = phrase_before(clause[: event.start()])
     opened = OPENED.search(clause[: event.start()])
     bare = not modifiers and opened is None

@@ -1362,6 +1362,12 @@ def test_a_party_is_no_birthday_and_what_was_moved_is_there(text: str, key: tupl
     assert (only(text).subject, only(text).predicate) == key
 
 
+@pytest.mark.parametrize("whose", ["Her", "His", "Their"])
+def test_an_event_of_another_is_not_the_users(whose: str) -> None:
+    assert triples(f"{whose} wedding is on 5 May.") == []
+    assert triples(f"I know when {whose.casefold()} exam is: the exam is on Friday.") != []
+
+
 @pytest.mark.parametrize("text", ["J'aime plus le café.", "Ich liebe es, wenn es regnet.", "J'adore quand il pleut."])
 def test_a_liking_that_ended_or_is_of_a_moment_is_none(text: str) -> None:
     assert triples(text) == []
