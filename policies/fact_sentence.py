@@ -34,7 +34,7 @@ def in_voice(says: str, voice: Voice) -> str:
 
 def value_sentence(one: Stated, voice: Voice) -> str:
     """What is said of a value."""
-    thing, words = in_third_person(one.thing), one.value.words.strip()
+    thing, words = in_third_person(one.thing), one.value.words.strip().removesuffix(".")  # "3 p.m.", "5 May."
     per = f" a {one.unit}" if one.unit else ""
     if one.shape == "did":
         return _did(one, voice, thing, words)
@@ -70,7 +70,7 @@ def _did(one: Stated, voice: Voice, thing: str, words: str) -> str:
 
 
 def _when(voice: Voice, thing: str, words: str) -> str:
-    link = "at " if re.match(r"\d{1,2}(?::\d\d)? ?(?:am|pm)|\d{1,2}:\d\d|noon", words, re.I) else "on "
+    link = "at " if re.match(r"\d{1,2}(?::\d\d)? ?[ap]\.?m|\d{1,2}:\d\d|noon", words, re.I) else "on "
     link = "" if re.match(r"next|this|coming|tomorrow|tonight|every|each", words, re.I) else link
     owner = (
         ""

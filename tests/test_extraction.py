@@ -1368,6 +1368,17 @@ def test_an_event_of_another_is_not_the_users(whose: str) -> None:
     assert triples(f"I know when {whose.casefold()} exam is: the exam is on Friday.") != []
 
 
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("My wedding is on 5 May.", "The user's wedding is on 5 May."),
+        ("My exam is at 3 p.m.", "The user's exam is at 3 p.m."),
+    ],
+)
+def test_a_sentence_ends_with_one_stop(text: str, says: str) -> None:
+    assert only(text).statement == says
+
+
 @pytest.mark.parametrize("text", ["J'aime plus le café.", "Ich liebe es, wenn es regnet.", "J'adore quand il pleut."])
 def test_a_liking_that_ended_or_is_of_a_moment_is_none(text: str) -> None:
     assert triples(text) == []
