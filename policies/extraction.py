@@ -42,6 +42,7 @@ from policies.fact_patterns_spoken import written_out
 from policies.fact_patterns_team import DECLINES, corrects, only_corrects, told
 from policies.fact_patterns_time import (
     DATE,
+    OFF,
     is_ahead,
     is_over,
     meaning,
@@ -290,6 +291,8 @@ def _is_so(said: str, sentence: Sentence, one: Stated) -> bool:
     before, behind = said[sentence.start : one.value.start], said[one.value.end : sentence.end]
     if doubted(before) or TALE.search(before):
         return False
+    if one.value.kind == OFF:
+        return sentence.states(one.value.start) and not UNREAL.search(before)
     if not sentence.states(one.value.start):
         asked = said[max(sentence.start, sentence.asks[0]) : _begin(said, one, sentence)]
         if asks_whether(asked, said[max(one.end, one.value.end) : sentence.end]):

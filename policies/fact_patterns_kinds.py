@@ -77,6 +77,15 @@ MOVING: Final = re.compile(
     rf"|ing)) ([^,;:.{ANY_VALUE}]{{3,70}}?)(?: from [{ANY_VALUE}]+)? (?:back |up |down )?(?:to|until) $",
     re.I,
 )
+# "They had to call it off": who calls off, and behind the verb what.
+CALLING_OFF: Final = re.compile(
+    r"\b(?:i|we|they|he|she|(?-i:[A-Z])\w+)(?: have| has|'ve| just| already| finally){0,2} $", re.I
+)
+LONG_AGO: Final = re.compile(r" (?:last|in (?:19|20)\d\d|back (?:in|then)|(?:[\w-]+ ){1,3}ago)\b", re.I)
+CALLED: Final = re.compile(
+    r" (?:my|our|the)\b[^,;:.!?\n]{2,80}?(?=[,;:.!?\n]|$| (?:and|but|because|since|so|last|this|yesterday|today)\b)",
+    re.I,
+)
 ON: Final = re.compile(
     r"(?:,? (?:which |that )?(?:is |was |are |'s )?(?:been )?(?:scheduled|set|booked|planned|coming up"
     r"|happening|taking place|due|rescheduled|confirmed))?"

@@ -19,8 +19,8 @@ from policies.fact_patterns_time_elsewhere import in_english
 from policies.timespan import Span, asked_span
 
 # The letters that stand for values, from the private use area.
-DATE, MONEY, SHARE, VERSION, NUMBER, RATIO, MEASURE = (chr(0xE001 + kind) for kind in range(7))
-ANY_VALUE: Final = f"{DATE}-{MEASURE}"
+DATE, MONEY, SHARE, VERSION, NUMBER, RATIO, MEASURE, OFF = (chr(0xE001 + kind) for kind in range(8))
+ANY_VALUE: Final = f"{DATE}-{OFF}"
 
 _MONTHS: Final = "jan feb mar apr may jun jul aug sep oct nov dec".split()  # noqa: SIM905
 _MONTH: Final = (
@@ -73,6 +73,8 @@ _VALUES: Final = (
     (NUMBER, rf"(?<![\w.,:/-])\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?(?![\w%/-])"
     r"|(?<![\w.,:/-])\d+(?:\.\d+)?k?(?![\w%/:-]|[.,']\d)"
     rf"|\b(?:{'|'.join(_NUMBER_WORDS)})\b(?!-)"),
+    # What takes the place of a day: "the gig is off"; "off the record" is no such thing.
+    (OFF, r"\b(?:cancell?ed|called off)\b|(?:(?<=\bis )|(?<=['’]s )|(?<=\bare )|(?<=\bnow ))off(?=[,.;!)]|$| (?:now|again|after all|because|since|so)\b)"),  # noqa: E501
 )  # fmt: skip
 _COMPILED: Final = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in _VALUES)
 _SIGNS: Final = {
@@ -164,10 +166,12 @@ def values_in(said: str) -> tuple[str, list[Value]]:
 
 
 def meaning(value: Value, said_at: datetime) -> str:
-    """A value in one way of writing: 2024-04-05, 2024-04-05T15:00, weekly 5 (Fridays), $6200, 95%, 15/20, 1350; else
-    its words.
+    """A value in one way of writing: 2024-04-05, 2024-04-05T15:00, weekly 5 (Fridays), $6200, 95%, 15/20, 1350; "" for
+    what is off; else its words.
     """
     words = re.sub(r"\s+", " ", value.words.casefold()).strip(" .,")
+    if value.kind == OFF:
+        return ""
     if value.kind == DATE:
         return _date_meaning(words, said_at)
     if value.kind == RATIO:

@@ -16,6 +16,8 @@ from typing import Final
 from policies.fact_patterns_denied import of_others, of_the_past
 from policies.fact_patterns_kinds import (
     BE,
+    CALLED,
+    CALLING_OFF,
     CHANGED,
     COUNTING,
     DUTY,
@@ -28,6 +30,7 @@ from policies.fact_patterns_kinds import (
     KIND_RE,
     KINDS,
     LINKS,
+    LONG_AGO,
     MEASURES,
     MINE,
     MOVED,
@@ -53,7 +56,7 @@ from policies.fact_patterns_kinds import (
     WITH,
 )
 from policies.fact_patterns_phrases import goes_on, phrase_after, phrase_before
-from policies.fact_patterns_time import ANY_VALUE, DATE, MONEY, NUMBER, RATIO, SHARE, VERSION, Value
+from policies.fact_patterns_time import ANY_VALUE, DATE, MONEY, NUMBER, OFF, RATIO, SHARE, VERSION, Value
 from policies.fact_patterns_words import singular
 
 WINDOW: Final = 140
@@ -122,6 +125,8 @@ def _kind_of(word: str, left_of_it: str, value: Value) -> str:
 
 def _fits(predicate: str, kind: str) -> bool:
     """Whether a value of this kind can be a value of that: a deadline is a date, a budget is money or a number."""
+    if kind == OFF:
+        return False
     if predicate in ("deadline", "birthday", "anniversary") or predicate.endswith("_date"):
         return kind == DATE
     if predicate in (
@@ -223,11 +228,12 @@ def _before_kind(around: _Around) -> Stated | None:
 def _linked(around: _Around) -> Stated | None:
     """ "the deadline for the sprint is now V", "my accuracy improved from V to V", "it was adjusted to V"."""
     words, at, verbs, turned = around.left.split(" "), len(around.left), 0, False
+    is_off = around.kind == OFF and LONG_AGO.match(around.right) is None
     while words:
         word = words[-1]
         if word and word.casefold() not in LINKS and not re.fullmatch(rf"[{ANY_VALUE}]+,?", word):
             break
-        verbs += word.casefold() in BE or word.casefold() in TURNED
+        verbs += word.casefold() in BE or word.casefold() in TURNED or (is_off and word.casefold() in ("was", "were"))
         turned = turned or word.casefold() in TURNED
         at -= len(word) + 1
         words.pop()
@@ -261,7 +267,7 @@ def _of_clause(around: _Around, clause: str, start: int) -> Stated | None:
         thing = (phrase_after(tail[link.end() :]) if link else "") or phrase_before(clause[: kind.start()])
         predicate = _kind_of(kind[1], clause[: kind.start()], around.value)
         return _made(around, predicate, thing, start + kind.start(), bare=_begins(clause, kind))
-    return _event(around, clause, start, subject=True) if around.kind == DATE else None
+    return _event(around, clause, start, subject=True) if around.kind in (DATE, OFF) else None
 
 
 def _begins(clause: str, found: re.Match[str]) -> bool:
@@ -306,9 +312,18 @@ def _event(around: _Around, clause: str, start: int, *, subject: bool = False) -
     if link and (more := phrase_after(tail[link.end() :])):
         thing += f" {link[0].strip()} {more}"
     begins = around.base + start + event.start() - len(modifiers)
-    return Stated(
-        "time", thing, around.value, begins, around.value.end, "time", CHANGED.search(around.left[-40:]) is not None
-    )
+    changed = around.kind == OFF or CHANGED.search(around.left[-40:]) is not None
+    return Stated("time", thing, around.value, begins, around.value.end, "time", changed)
+
+
+def _called_off(around: _Around) -> Stated | None:
+    """ "they cancelled my appointment with the dentist": what is off stands behind the verb."""
+    if around.kind != OFF or CALLING_OFF.search(around.left) is None:
+        return None
+    clause = CALLED.match(around.right)
+    start = around.value.end - around.base
+    made = _event(around, clause[0], start) if clause else None
+    return made and replace(made, end=start + around.base + clause.end()) if clause else None
 
 
 def _moved(around: _Around) -> Stated | None:
@@ -425,5 +440,5 @@ def _paid(around: _Around) -> Stated | None:
 
 
 _FORMS: Final[tuple[Callable[[_Around], Stated | None], ...]] = (
-    _of_value, _before_kind, _moved, _linked, _paid, _scheduled, _counted,
+    _of_value, _before_kind, _moved, _linked, _paid, _scheduled, _counted, _called_off,
 )  # fmt: skip

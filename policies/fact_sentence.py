@@ -71,7 +71,9 @@ def _did(one: Stated, voice: Voice, thing: str, words: str) -> str:
 
 def _when(voice: Voice, thing: str, words: str) -> str:
     link = "at " if re.match(r"\d{1,2}(?::\d\d)? ?[ap]\.?m|\d{1,2}:\d\d|noon", words, re.I) else "on "
-    link = "" if re.match(r"next|this|coming|tomorrow|tonight|every|each", words, re.I) else link
+    link = (
+        "" if re.match(r"next|this|coming|tomorrow|tonight|every|each|cancell?ed|called off|off", words, re.I) else link
+    )
     owner = (
         ""
         if re.match(r"[A-Z][\w-]*'s ", thing)

@@ -664,8 +664,6 @@ def test_what_is_over_is_not_told_as_so(text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "The meeting on Friday is cancelled.",
-        "They cancelled my flight on Friday.",
         "I don't have a meeting on Friday.",
         "I was supposed to have a meeting on Friday.",
         "My sister has an exam on Friday.",
@@ -1360,6 +1358,45 @@ def test_what_could_not_be_moved_or_is_only_proposed_is_not_there(text: str) -> 
 )
 def test_a_party_is_no_birthday_and_what_was_moved_is_there(text: str, key: tuple[str, str]) -> None:
     assert (only(text).subject, only(text).predicate) == key
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("My gig is cancelled.", "The user's gig is cancelled."),
+        ("The gig's off, the Lantern flooded.", "The user's gig is off."),
+        ("The gig on 8 November got called off.", "The user's gig is called off."),
+        ("My first gig was cancelled.", "The user's first gig is cancelled."),
+        ("They cancelled my gig because of the flood.", "The user's gig is cancelled."),
+    ],
+)
+def test_an_event_that_is_off_is_on_its_day_no_more(text: str, says: str) -> None:
+    off = only(text)
+    assert (off.subject, off.predicate, off.statement) == ("gig", "time", says)
+    assert may_replace(off, only("Our first gig is on 8 November."))
+    assert may_replace(only("My gig is now on Friday."), off)
+
+
+@pytest.mark.parametrize("text", ["The meeting on Friday is cancelled.", "They cancelled my flight on Friday."])
+def test_the_day_of_what_is_cancelled_is_not_told(text: str) -> None:
+    assert [what for *_, what in triples(text)] == ["cancelled"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Is my flight cancelled?",
+        "If my flight is cancelled, what do I do?",
+        "Write a mail that the meeting is cancelled.",
+        "My flight isn't cancelled.",
+        "My flight was cancelled last year.",
+        "My call was off the record.",
+        "Her meeting is cancelled.",
+        "The company cancelled the contract.",
+    ],
+)
+def test_an_event_that_is_not_said_to_be_off_is_not(text: str) -> None:
+    assert triples(text) == []
 
 
 @pytest.mark.parametrize("whose", ["Her", "His", "Their"])
