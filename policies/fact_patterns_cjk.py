@@ -89,7 +89,7 @@ _CITIES: Final = (
 )
 # Where one works without its being who one works for; who "you" and "it" are.
 _NO_EMPLOYER: Final = re.compile(
-    r"家|家里|家裡|外面|外地|国外|國外|国内|國內|这里|這裡|那里|那裡|晚上|白天|周末|自宅|家|在宅|海外|国内|夜|リモート"
+    r"公司|单位|單位|会社|職場|家|家里|家裡|外面|外地|国外|國外|国内|國內|这里|這裡|那里|那裡|晚上|白天|周末|自宅|家|在宅|海外|国内|夜|リモート"
     r"|.*(?:市|省|国|國|县|縣|区|區|州|都|府|町|村|半岛)"
     rf"|{_CITIES}"
 )
@@ -140,6 +140,8 @@ _ZH: Final = (
     _rule(rf"{_ZH_I}{_ADV}(?:是)?(?:来自|來自){_PLACE}{_ZH_END}", "comes_from", "{S} comes from {o}.", "one", importance=0.7),
     _rule(rf"\s*{_LEAD}我(?:的)?(?:老家|家乡|家鄉)(?:在|是){_PLACE}{_ZH_END}", "hometown", "{P} hometown is {o}.", "one", importance=0.7),
     _rule(rf"{_ZH_I}是(?P<o>{_CITIES})人{_ZH_END}", "comes_from", "{S} comes from {o}.", "one", importance=0.7),
+    _rule(rf"{_ZH_I}{_ADV}(?:从|從)(?P<o>[^\s，,。]{{2,16}}?)(?:离职|離職|辞职|辭職|退休)了?\s*", "works_at", "{S} no longer works at {o}.", "ended", "one", "employer"),
+    _rule(rf"{_ZH_I}{_ADV}(?:不再在(?P<o>[^\s，,。]{{2,16}}?)(?:工作|上班|任职|任職)了?|不在(?P<o2>[^\s，,。]{{2,16}}?)(?:工作|上班|任职|任職)了)\s*", "works_at", "{S} no longer works at {o}.", "ended", "one", "employer"),
     _rule(rf"(?:{_ZH_I})?{_ADV}在(?:一家|一间|一所)?(?P<o>[^\s，,。]{{2,16}}?)(?:工作|上班|任职|任職){_SINCE}\s*", "works_at", "{S} works at {o}.", "one", "employer", importance=0.8),
     _rule(rf"{_ZH_I}{_ADV}(?:是|当|當)(?:一名|一个|一個|一位|个|個|名|位)?{_ZH_JOB}{_ZH_END}", "job", "{P} job is {o}.", "one", importance=0.8),
     _rule(rf"\s*(?:是|当|當)(?:一名|一个|一個|一位){_ZH_JOB}{_ZH_END}", "job", "{P} job is {o}.", "one", importance=0.8),
@@ -168,6 +170,8 @@ _JA: Final = (
     _rule(rf"{_JA_I}{_JA_PLACE}在住(?:です|だ|の[^、。はが]{{1,12}}です){_JA_END}", "lives_in", "{S} lives in {o}.", "one", importance=0.8),
     _rule(rf"{_JA_MY}趣味は{_JA_RUN}(?:です|だ|で|と){_JA_END}", "likes", "{S} likes {o}.", "preference", "listed", importance=0.55),
     _rule(rf"{_JA_I}{_JA_PLACE}(?:の出身|出身|生まれ)(?:です|だ){_JA_END}", "comes_from", "{S} comes from {o}.", "one", importance=0.7),
+    _rule(rf"{_JA_I}もう{_JA_PLACE}(?:で|に)(?:は)?(?:働いて|勤めて|勤務して)いません{_JA_END}", "works_at", "{S} no longer works at {o}.", "ended", "one", "employer"),
+    _rule(rf"{_JA_I}(?P<o>[^\sはがもをとで「」]{{2,14}}?)を退職し(?:まし)?た{_JA_END}", "works_at", "{S} no longer works at {o}.", "ended", "one", "employer"),
     _rule(rf"{_JA_I}{_JA_PLACE}(?:で働いて|に勤めて|に勤務して|で勤務して)(?:います|いる|おります|ます){_JA_END}", "works_at", "{S} works at {o}.", "one", "employer", importance=0.8),
     _rule(rf"\s*(?:私|わたし|僕|ぼく|俺)は(?:今|現在)?{_JA_JOB}(?:です|だ|なんです){_JA_END}", "job", "{P} job is {o}.", "one", importance=0.8),
     _rule(rf"{_JA_I}{_JA_JOB}(?:をしています|をしている|として働いています){_JA_END}", "job", "{P} job is {o}.", "one", importance=0.8),

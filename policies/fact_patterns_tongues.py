@@ -19,7 +19,7 @@ from policies.fact_rule import Table
 from policies.fact_rule import row as _rule
 
 TRIGGER: Final = re.compile(
-    r"\b(?:ich|wir|nous|on(?= (?:habite|a) )|vivimos|nos(?= mud[aá]mos)|abitiamo|ci(?= siamo)|moramos|wij|we(?= (?:wonen|zijn) )|ya no(?= (?:soy|trabajo))|não(?= sou mais)|non(?= sono più)|(?<=\w )bin ich|mein name|jetzt|nun|derzeit|aktuell|momentan|inzwischen|mittlerweile|seit|je|meine?|unsere?|mon|ma|notre|nuestr[oa]|moi|soy|trabajo|tengo|estoy|me mudé|odio|detesto"
+    r"\b(?:ich|wir|nous|on(?= (?:habite|a) )|vivimos|nos(?= (?:mud[aá]mos|hemos mudado))|abitiamo|ci(?= siamo)|moramos|wij|we(?= (?:wonen|zijn) )|ya no(?= (?:soy|estoy|trabajo))|não(?= sou mais)|non(?= sono più)|(?<=\w )bin ich|mein name|jetzt|nun|derzeit|aktuell|momentan|inzwischen|mittlerweile|seit|je|meine?|unsere?|mon|ma|notre|nuestr[oa]|moi|soy|trabajo|tengo|estoy|me mudé|odio|detesto"
     r"|(?:ya )?no como|nunca como|eu|moro|vivo|resido|trabalho|me|chamo-me|mudei-me|(?:o |a )?(?:meu|minha)|sou|tenho|gosto|adoro|amo|odeio|nasci|não como|já não"
     r"|io|mi|abito|risiedo|lavoro|sono|faccio|ho|(?:il |la )?(?:mio|mia)|vengo|non (?:mangio|abito|vivo|lavoro)|ik|mijn|woon|werk|nu|momenteel|tegenwoordig|sinds)(?![\w-])|\bj'(?=\w)",
     re.IGNORECASE,
@@ -121,6 +121,19 @@ _JOB_NL: Final = (
     r"|studente?|scholier|verkoper|verkoopster|kok|kelner|journalist|apotheker|psycholoog|elektricien|loodgieter|timmerman|bakker|kapper|kapster"
     r"|fotograaf|vertaler|muzikant|gepensioneerd|accountant|boekhouder|secretaresse|chauffeur)"
 )
+_STATUS: Final = r"(?P<o>vegetarierin|vegetarier|veganerin|veganer|vegan|végétarien(?:ne)?|végétalien(?:ne)?|végane?|vegetarian[oa]|vegan[oa]|celíac[oa]|celiac[oa]|intolerante a la lactosa|intolerante à lactose|vegetariër|veganist|laktoseintolerant)"
+_MARITAL: Final = r"(?P<o>verheiratet|geschieden|verlobt|verwitwet|mariée?|divorcée?|célibataire|fiancée?|casad[oa]|soltera?o?|divorciad[oa]|solteir[oa]|sposat[oa]|divorziat[oa]|single|getrouwd|gescheiden|vrijgezel)"
+# What ends, by the words before and behind it: "ich bin kein … mehr".
+_NO_MORE: Final = (
+    (r"ich bin (?:jetzt |inzwischen |mittlerweile |nun |doch |leider |übrigens |auch )*keine? ", r" mehr\b"),
+    (r"ich bin (?:jetzt |inzwischen |mittlerweile |nun |doch |leider |übrigens |auch )*nicht mehr ", ""),
+    (r"je ne suis plus (?:une? )?", ""),
+    (r"ya no (?:soy|estoy) (?:una? )?", ""),
+    (r"(?:eu )?(?:já não (?:sou|estou)|não sou mais) (?:uma? )?", ""),
+    (r"(?:io )?non sono più (?:una? |uno |un')?", ""),
+    (r"ik ben (?:nu |inmiddels )?geen ", r" meer\b"),
+    (r"ik ben (?:nu |inmiddels )?niet (?:meer|langer) ", ""),
+)
 # What one does not eat, of a closed list: "no como antes" and "ich esse kein Mittag" are no diets.
 _FOOD_DE: Final = r"(?P<o>(?:schweine|rind)?fleisch|fisch|gluten|laktose|zucker|eier|nüsse|meeresfrüchte|schwein)"
 _FOOD_FR: Final = r"(?P<o>viande|porc|poisson|gluten|lactose|sucre|œufs|oeufs|bœuf|fruits de mer)"
@@ -153,15 +166,23 @@ def table() -> Table:
             _rule(rf"(?:(?:eu )?sou (?:natural )?de|io sono di|(?<![\w,] )sono di|(?:io )?vengo da|ich (?:selbst |selber )?komme (?:ursprünglich |eigentlich )?aus|je viens de|soy de|ik kom (?:oorspronkelijk |eigenlijk )?uit) {_PLACE}", "comes_from", "{S} comes from {o}.", "place", "one", importance=0.7),
             _rule(r"(?:ich bin (?:jetzt |schon )?|ik ben (?:nu |al )?)(?P<o>[5-9](?!\d)|\d{2,3})(?:(?: jahre(?: alt)?| jaar(?: oud)?)\b(?! (?:bei|in|im|dabei|bij|jünger|älter|jonger|ouder))|(?= (?:und|en) |[,.!;](?!\d)|$))", "age", "{S} is {o} years old.", "age", "one", importance=0.8),
             _rule(r"(?:j'ai|tengo|(?:eu )?tenho|(?:io )?ho) (?P<o>[5-9](?!\d)|\d{2,3}) (?:ans|años|anos|anni)\b(?! (?:d'|de\b|di\b|en\b|em\b|nel\b))", "age", "{S} is {o} years old.", "age", "one", importance=0.8),
-            _rule(r"(?:ich bin|bin ich|je suis|soy|estoy|(?:eu )?sou|(?:io )?sono|ik ben) (?:auch |aussi |también |também |anche |ook |eine? |une? |una? |een )*(?P<o>vegetarierin|vegetarier|veganerin|veganer|vegan|végétarien(?:ne)?|végétalien(?:ne)?|végane?|vegetarian[oa]|vegan[oa]|celíac[oa]|celiac[oa]|intolerante a la lactosa|intolerante à lactose|vegetariër|veganist|laktoseintolerant)(?![\w-])", "status", "{S} is {o}.", "exact", importance=0.8),
-            _rule(r"(?:ich bin|je suis|estoy|soy|(?:eu )?sou|(?:io )?sono|ik ben) (?P<o>verheiratet|geschieden|verlobt|verwitwet|mariée?|divorcée?|célibataire|fiancée?|casad[oa]|soltera?o?|divorciad[oa]|solteir[oa]|sposat[oa]|divorziat[oa]|single|getrouwd|gescheiden|vrijgezel)(?![\w-])(?! (?:mit der idee|con la idea))", "marital_status", "{P} marital status is {o}.", "exact", "one", importance=0.8),
+            _rule(rf"(?:ich bin|bin ich|je suis|soy|estoy|(?:eu )?sou|(?:io )?sono|ik ben) (?:auch |aussi |también |também |anche |ook |eine? |une? |una? |een )*{_STATUS}(?![\w-])", "status", "{S} is {o}.", "exact", importance=0.8),
+            _rule(rf"(?:ich bin|je suis|estoy|soy|(?:eu )?sou|(?:io )?sono|ik ben) {_MARITAL}(?![\w-])(?! (?:mit der idee|con la idea))", "marital_status", "{P} marital status is {o}.", "exact", "one", importance=0.8),
+            *(
+                _rule(rf"{before}{what}(?![\w-]){behind}", predicate, says, "exact", "ended", *flags, importance=0.8)
+                for before, behind in _NO_MORE
+                for what, predicate, says, flags in (
+                    (_STATUS, "status", "{S} is no longer {o}.", ()),
+                    (_MARITAL, "marital_status", "{P} marital status is no longer {o}.", ("one",)),
+                )
+            ),
             _rule(rf"(?:{_INTRO_DE}(?:wohne|lebe) {_NOW_DE}{{0,2}}in|{_BEFORE_DE} (?:wohne|lebe) ich(?: wieder| auch)? in) {_PLACE}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.8),
             _rule(rf"(?:eu )?(?:moro|vivo|resido) {_NOW_PT}{{0,2}}(?:em|no|na|nos|nas) {_PLACE}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.8),
             _rule(rf"(?:io )?(?:abito|vivo|risiedo) {_NOW_IT}{{0,2}}(?:a|ad|in) {_PLACE}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.8),
             _rule(rf"(?:ik woon {_NOW_NL}{{0,2}}in|woon {_NOW_NL}{{0,2}}in|{_BEFORE_NL} woon ik(?: weer| ook)? in) {_PLACE}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.8),
-            _rule(rf"(?:(?:yo )?me mudé(?: [\wáéíóú ]{{2,20}}?)? a|(?:eu )?(?:me mudei|mudei-me)(?: [\wá ]{{2,20}}?)? (?:para|pra)(?: o| a)?|(?:io )?mi sono (?:appena |da poco )?trasferit[oa](?: [\w ]{{2,20}}?)? (?:a|in)|j'ai (?:\w+ )?déménagé à|ik ben (?:[\w ]{{2,25}} )?verhuisd naar|ich bin (?:[\w. ]{{2,25}} )?(?:umgezogen nach|nach(?= [\w. -]{{2,30}} (?:um)?gezogen\b))) {_PLACE}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.8),
+            _rule(rf"(?:(?:yo )?me (?:mudé|he mudado)(?: [\wáéíóú ]{{2,20}}?)? a|(?:eu )?(?:me mudei|mudei-me)(?: [\wá ]{{2,20}}?)? (?:para|pra)(?: o| a)?|(?:io )?mi sono (?:appena |da poco )?trasferit[oa](?: [\w ]{{2,20}}?)? (?:a|in)|j'ai (?:\w+ )?déménagé à|ik ben (?:[\w ]{{2,25}} )?verhuisd naar|ich bin (?:[\w. ]{{2,25}} )?(?:umgezogen nach|nach(?= [\w. -]{{2,30}} (?:um)?gezogen\b))) {_PLACE}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.8),
             _rule(rf"(?:wir (?:wohnen|leben) {_NOW_DE}{{0,2}}in|(?:nous habitons|nous vivons|on habite) (?:maintenant |désormais )?(?:à|au|en)|vivimos (?:ahora )?en|moramos {_NOW_PT}{{0,2}}(?:em|no|na)|abitiamo {_NOW_IT}{{0,2}}(?:a|ad|in)|(?:wij|we) wonen {_NOW_NL}{{0,2}}in) {_PLACE}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.8),
-            _rule(rf"(?:wir sind (?:[\w. ]{{2,25}} )?(?:umgezogen nach|nach(?= [\w. -]{{2,30}} (?:um)?gezogen\b))|(?:nous avons|on a) (?:\w+ )?déménagé (?:à|au|en)|nos mud[aá]mos(?: [\wáéíóú ]{{2,20}}?)? (?:a|para)|ci siamo (?:appena |da poco )?trasferiti(?: [\w ]{{2,20}}?)? (?:a|in)|(?:wij|we) zijn (?:[\w ]{{2,25}} )?verhuisd naar) {_PLACE}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.8),
+            _rule(rf"(?:wir sind (?:[\w. ]{{2,25}} )?(?:umgezogen nach|nach(?= [\w. -]{{2,30}} (?:um)?gezogen\b))|(?:nous avons|on a) (?:\w+ )?déménagé (?:à|au|en)|nos (?:mud[aá]mos|hemos mudado)(?: [\wáéíóú ]{{2,20}}?)? (?:a|para)|ci siamo (?:appena |da poco )?trasferiti(?: [\w ]{{2,20}}?)? (?:a|in)|(?:wij|we) zijn (?:[\w ]{{2,25}} )?verhuisd naar) {_PLACE}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.8),
             _rule(rf"(?:(?:eu )?já não (?:moro|vivo) (?:em|no|na)|(?:io )?non (?:abito|vivo) più (?:a|ad|in)|ik woon niet (?:meer|langer) in) {_PLACE}", "lives_in", "{S} no longer lives in {o}.", "place", "ended", "one"),
             _rule(rf"(?:eu )?nasci (?:e cresci )?(?:em|no|na) {_PLACE}", "born_in", "{S} was born in {o}.", "place", "one", importance=0.7),
             _rule(rf"(?:{_INTRO_DE}arbeite {_NOW_DE}{{0,2}}(?:bei|für)|{_BEFORE_DE} arbeite ich (?:bei|für)|(?:eu )?trabalho {_NOW_PT}{{0,2}}(?:na|no|para(?: a| o)?)|(?:io )?lavoro {_NOW_IT}{{0,2}}(?:da|per|presso|alla)|(?:ik )?werk {_NOW_NL}{{0,2}}(?:bij|voor)|{_BEFORE_NL} werk ik (?:bij|voor)) {_FIRM}", "works_at", "{S} works at {o}.", "employer", "one", importance=0.8),

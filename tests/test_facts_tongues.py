@@ -56,6 +56,8 @@ def found(text: str) -> list[Fact]:
         ("Wir sind letzte Woche nach Bonn gezogen.", [("lives_in", "bonn")]),
         ("Wir wohnen jetzt in Bonn.", [("lives_in", "bonn")]),
         ("On a déménagé à Lille.", [("lives_in", "lille")]),
+        ("Me he mudado a Alicante por el trabajo nuevo.", [("lives_in", "alicante")]),
+        ("Nos hemos mudado a Alicante.", [("lives_in", "alicante")]),
         ("Nous avons déménagé à Lille. Nous habitons à Roubaix.", [("lives_in", "lille"), ("lives_in", "roubaix")]),
         ("Nos mudamos a Madrid en abril.", [("lives_in", "madrid")]),
         ("Vivimos en Madrid.", [("lives_in", "madrid")]),
