@@ -12,6 +12,7 @@ import re
 from typing import Final
 
 from policies.fact import Cardinality
+from policies.fact_named import DIED, PARTED
 from policies.fact_patterns_words import (
     CAPITALS,
     CONDITIONS,
@@ -33,7 +34,9 @@ from policies.fact_rule import Shape, Table
 from policies.fact_rule import row as _rule
 
 TRIGGER: Final = re.compile(
-    r"\b(?:I|we|my|our|as(?= an? )|call me|people call me|no longer(?= at )|ich|mein|meine|me|mi|vivo|trabajo|soy|je|mon|ma)(?![\w-])|\bj'(?=\w)",
+    r"\b(?:I|we|my|our|as(?= an? )|call me|people call me|no longer(?= at )|ich|mein|meine|me|mi|vivo|trabajo|soy|je|mon|ma)(?![\w-])|\bj'(?=\w)"
+    # "Hannes and I split up", "Biscuit died": whom it is told of stands first.
+    rf"|\b(?-i:[{CAPITALS}])[\w'-]{{1,20}}(?= (?:and I\b|(?:has |just |recently |sadly |suddenly )*(?:died|passed|is dead|was put)\b))",
     re.IGNORECASE,
 )
 # What may stand before a pronoun that opens a statement.
@@ -121,8 +124,12 @@ _THEN = (
     r"|a (?:few|couple|year|month|week|while)|peacefully|suddenly|amicably|for good)\b)"
 )
 _PARTED = (
-    r"(?:(?:broke|broken|split) up|split|separated|got (?:a )?divorced?|parted(?: ways)?"
+    r"(?:(?:broke|broken|split) up|split|separated|(?:got|getting) (?:a )?divorced?|divorcing|parted(?: ways)?"
     r"|no longer together|not together any ?more)"
+)
+_PARTED_NOW = rf"(?:(?:have|are|just|recently|finally|officially) )*{_PARTED}{_THEN}"
+_DIED = (
+    rf"(?:has |have |just |recently |sadly |suddenly )*(?:died|passed away|is dead|was put (?:down|to sleep)){_THEN}"
 )
 _DIET = r"(?:vegetarian|vegan|pescatarian|halal|kosher|keto|gluten-free)"
 
@@ -288,16 +295,18 @@ _TURNS: Final = (
     _rule(rf"{_MY}(?P<k>{KIN_ONE}) (?:is no longer (?:called )?|is not called |isn't called )(?P<o>(?-i:[A-Z])[\w'-]{{1,20}})", "{k}_name", "{P} {k} is no longer called {o}.", "person", "ended", "one"),
     _rule(rf"I {_ADV}(?:quit|gave up|given up|stopped playing|no longer play) (?:the )?(?P<o>{INSTRUMENTS})\b", "plays", "{S} no longer plays {o}.", "exact", "ended"),
     *(
-        _rule(rf"{_MY}(?P<k>{kin}),?(?: called| named)? {_PERSON},? (?:has |have |just |recently |sadly |suddenly )*(?:died|passed away|is dead|was put (?:down|to sleep)){_THEN}", "{k}_name", "{P} {k} {o} has died.", "exact", "ended", *flags, importance=0.8)
+        _rule(rf"{_MY}(?P<k>{kin}),?(?: called| named)? {_PERSON},? {_DIED}", "{k}_name", "{P} {k} {o} has died.", "exact", "ended", *flags, importance=0.8)
         for kin, flags in ((KIN_ONE, ("one",)), (f"{KIN_MANY}|{PETS}", ()))
     ),
     *(
         _rule(parted, "{k}_name", "{S} and their {k} {o} have parted.", "exact", "ended", "one", importance=0.8)
         for parted in (
-            rf"{_MY}(?P<k>{_LOVES}),? {_PERSON},? and I,? (?:(?:have|are|just|recently|finally|officially) )*{_PARTED}{_THEN}",
+            rf"{_MY}(?P<k>{_LOVES}),? {_PERSON},? and I,? {_PARTED_NOW}",
             rf"I {_ADV}(?:broke|split) up with my (?P<k>{_LOVES}),? {_PERSON}",
         )
     ),
+    _rule(rf"{_PERSON} and I,? {_PARTED_NOW}", PARTED, "{S} is no longer together with {o}.", "exact", "ended", "one", importance=0.8),
+    _rule(rf"{_PERSON} {_DIED}", DIED, "{o} has died.", "exact", "ended", importance=0.8),
     _rule(rf"I {_ADV}(?:broke|split) up with (?:my (?:girlfriend|boyfriend|partner|ex)?,? ?)?(?P<o>(?-i:[{CAPITALS}])[\w'-]{{1,20}}|my (?:girlfriend|boyfriend|partner))", "partner_name", "{S} is no longer together with {o}.", "exact", "ended", "one", importance=0.8),
     _rule(rf"(?:I|we|I've|we've) {_ADV}(?:decided|agreed|chosen|opted|resolved|settled) (?P<o>(?:to|on|against|for|not to) [^.;:!?()\n\"\ue000]{{3,110}})", "decided", "{S} decided {o}.", "clause", "decision", importance=0.65),
     _rule(rf"I {_ADV}use (?P<o>{_TOOL}|(?-i:[A-Z])[\w+#.-]*\w(?: (?-i:[A-Z])[\w+#-]*){{0,2}})(?! v?\d|(?:'s)? [a-z]+ing\b)", "uses", "{S} uses {o}.", "phrase"),

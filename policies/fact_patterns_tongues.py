@@ -13,6 +13,7 @@ import re
 from functools import cache
 from typing import Final
 
+from policies.fact_named import DIED, PARTED
 from policies.fact_patterns import UNREAL
 from policies.fact_patterns_words import CAPITALS, KIN_ELSEWHERE_MANY, KIN_ELSEWHERE_ONE
 from policies.fact_rule import Table
@@ -21,7 +22,8 @@ from policies.fact_rule import row as _rule
 TRIGGER: Final = re.compile(
     r"\b(?:ich|wir|nous|on(?= (?:habite|a) )|vivimos|nos(?= (?:mud[aá]mos|hemos mudado))|abitiamo|ci(?= siamo)|moramos|wij|we(?= (?:wonen|zijn) )|ya no(?= (?:soy|estoy|trabajo))|não(?= sou mais)|non(?= sono più)|(?<=\w )bin ich|mein name|jetzt|nun|derzeit|aktuell|momentan|inzwischen|mittlerweile|seit|je|meine?|unsere?|mon|ma|notre|nuestr[oa]|moi|soy|trabajo|tengo|estoy|me mudé|odio|detesto"
     r"|(?:ya )?no como|nunca como|eu|moro|vivo|resido|trabalho|me|chamo-me|mudei-me|(?:o |a )?(?:meu|minha)|sou|tenho|gosto|adoro|amo|odeio|nasci|não como|já não"
-    r"|io|mi|abito|risiedo|lavoro|sono|faccio|ho|(?:il |la )?(?:mio|mia)|vengo|non (?:mangio|abito|vivo|lavoro)|ik|mijn|woon|werk|nu|momenteel|tegenwoordig|sinds)(?![\w-])|\bj'(?=\w)",
+    r"|io|mi|abito|risiedo|lavoro|sono|faccio|ho|(?:il |la )?(?:mio|mia)|vengo|non (?:mangio|abito|vivo|lavoro)|ik|mijn|woon|werk|nu|momenteel|tegenwoordig|sinds|he(?= roto)|rompí|lo(?= (?:he dejado|dejé) con))(?![\w-])|\bj'(?=\w)"
+    rf"|\b(?-i:[{CAPITALS}])[\w'-]{{1,20}}(?=,? (?:und ich|y yo|et moi|ist (?:\w+ )?(?:gestorben|verstorben)|ha muerto|murió|falleció|ha fallecido|est (?:morte?|décédée?))\b)",
     re.IGNORECASE,
 )
 """Where a rule of the table may begin."""
@@ -152,6 +154,7 @@ def _named(mine: str, kin: dict[str, str], called: str) -> str:
 
 
 _NAME: Final = r"(?P<o>[^,.;:!?()\n\"\ue000]{1,60})"
+_SOMEBODY: Final = rf"{_CAPITAL}(?P<o>[^\W\d_][\w'-]{{1,20}})"
 
 
 @cache
@@ -216,6 +219,18 @@ def table() -> Table:
             _rule(_named("(?:o |a )?(?:meu|minha)", _KIN_PT, "(?:se chama|chama-se)"), "{k}_name", "{P} {k} is called {o}.", "person", importance=0.75),
             _rule(_named("(?:il |la )?(?:mio|mia)", _KIN_IT, "si chiama"), "{k}_name", "{P} {k} is called {o}.", "person", importance=0.75),
             _rule(_named("mijn", _KIN_NL, "heet"), "{k}_name", "{P} {k} is called {o}.", "person", importance=0.75),
+            *(
+                _rule(parted, PARTED, "{S} is no longer together with {o}.", "exact", "ended", "one", importance=0.8)
+                for parted in (
+                    rf"{_SOMEBODY} und ich (?:haben uns (?:[\w ]{{2,25}} )?getrennt|sind (?:nun |jetzt )?(?:nicht mehr zusammen|geschieden)|lassen uns scheiden)\b",
+                    rf"ich habe mich (?:[\w ]{{2,25}} )?von {_SOMEBODY} (?:getrennt|scheiden lassen)\b",
+                    rf"{_SOMEBODY} y yo (?:lo (?:hemos dejado|dejamos)|hemos roto|rompimos|nos (?:hemos (?:separado|divorciado)|separamos|divorciamos)|ya no estamos juntos)\b",
+                    rf"(?:he roto|rompí|lo (?:he dejado|dejé)|me (?:he separado|separé|he divorciado|divorcié)) (?:con|de) {_SOMEBODY}(?=[,.;!?]|$| (?:y|pero|hace|la|el|en)\b)",
+                    rf"{_SOMEBODY} et moi,? (?:on s['’]est séparés|nous nous sommes séparés|on a rompu|avons rompu|nous avons rompu|(?:on n['’]est|nous ne sommes|ne sommes) plus ensemble|(?:nous )?divorçons|on divorce)\b",
+                    rf"(?:j['’]ai rompu avec|je me suis séparée? (?:de |d['’])) ?{_SOMEBODY}(?=[,.;!?]|$| (?:et|mais|il|la|le|en)\b)",
+                )
+            ),
+            _rule(rf"{_SOMEBODY} (?:ist (?:\w+ )?(?:gestorben|verstorben)|ha muerto|murió|ha fallecido|falleció|est (?:morte?|décédée?))\b", DIED, "{o} has died.", "exact", "ended", importance=0.8),
             _rule(_named("(?:mein|meine|unsere?|mon|ma|notre|mi|nuestr[oa])", _KIN_MORE, "(?:heißt|s'appelle|se llama)"), "{k}_name", "{P} {k} is called {o}.", "person", importance=0.75),
             _rule(rf"(?:moi,? c'est|(?:eu )?sou [oa]) {_CAPITAL}(?P<o>[^\W\d_][\w'-]{{1,20}})(?=[,.;!]| e (?:moro|vivo|trabalho|sou|tenho)\b| et (?:je|j')|$)", "name", "{P} name is {o}.", "proper", "one", importance=0.9),
         ),

@@ -18,6 +18,7 @@ from memory.model import Commit, Committed, IndexRow, NewFact, Turn
 from memory.read.items import Filter
 from memory.stored import Digests, MemoryChange
 from policies.fact import Fact
+from policies.fact_named import DIED, PARTED
 from policies.labels import Integrity, Sensitivity
 from policies.reconcile import content_key
 from tests.postgres.seed import T0, Stores, chunk, digest, exchange, memory_of, stores, vectors
@@ -441,3 +442,45 @@ async def test_a_fact_dated_by_a_clock_that_ran_ahead_does_not_rule_for_ever(sto
     await say(store, fact("berlin"), day=9_000)
     await say(store, fact("paris"), day=1)
     assert await texts(store) == IN_PARIS
+
+
+def called(name: str, kind: str, **more: Any) -> Fact:
+    return fact(name, predicate=f"{kind}_name", statement=f"The user's {kind} is called {name}.", **more)
+
+
+def gone(name: str, predicate: str) -> Fact:
+    """What a rule knows by its name alone."""
+    return fact(name, predicate=predicate, statement=f"{predicate} {name}", negated=True, qualifiers={"ended": "yes"})
+
+
+@pytest.mark.parametrize("together", [True, False])
+async def test_an_ending_that_only_names_somebody_ends_what_the_name_was_told_under(
+    store: Stores, together: bool
+) -> None:
+    told = (called("hannes", "boyfriend"), called("biscuit", "dog", cardinality="many"))
+    ends = (gone("hannes", PARTED), gone("biscuit", DIED))
+    if together:
+        await say(store, *told, *ends)
+    else:
+        await say(store, *told)
+        await say(store, *ends, day=1)
+    assert await texts(store) == {"parted_from hannes", "died biscuit"}
+    await say(store, called("hannes", "boyfriend"), day=2)  # they are together again
+    assert await texts(store) == {"The user's boyfriend is called hannes.", "died biscuit"}
+
+
+async def test_an_ending_that_names_nobody_known_is_no_memory(store: Stores) -> None:
+    await say(store, called("anna", "sister", cardinality="many"), called("anna", "cat", cardinality="many"))
+    known = await texts(store)
+    await say(store, gone("prince", DIED), gone("bob", PARTED), gone("anna", PARTED), gone("anna", DIED), day=1)
+    assert await texts(store) == known
+    await say(store, gone("bob", "partner_name"), day=2)
+    assert await texts(store) == known | {"partner_name bob"}
+
+
+async def test_whom_one_was_together_with_under_two_names_is_one(store: Stores) -> None:
+    await say(store, called("luc", "boyfriend"))
+    await say(store, called("luc", "husband"), day=1)
+    done = await say(store, gone("luc", "partner_name"), day=2)
+    assert done.facts_new == 2
+    assert await texts(store) == {"partner_name luc"}

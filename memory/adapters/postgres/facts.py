@@ -10,7 +10,7 @@ not support are left out by `sift`, and counted. Raises StoreUnavailable, StoreR
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
@@ -23,9 +23,22 @@ from memory.adapters.postgres.fact_rows import Labels, labels_for, labels_of
 from memory.adapters.postgres.queries import Query
 from memory.adapters.postgres.rows import Place
 from memory.errors import StoreRefused
+from memory.ids import derived_id
 from memory.model import NewFact, Turn
-from policies.fact import aspect_of
-from policies.reconcile import Saying, Standing, Statement, concerned, fact_key, moment, settle, statement_of, unfit
+from policies.fact import Cardinality, Fact, aspect_of
+from policies.fact_named import ended_as, names_only
+from policies.reconcile import (
+    Saying,
+    Standing,
+    Statement,
+    concerned,
+    content_key,
+    fact_key,
+    moment,
+    settle,
+    statement_of,
+    unfit,
+)
 
 # Of one key, and of one statement: the first sayings tell what was old at a correction, the latest what holds.
 STATEMENTS_MAX: Final = 200
@@ -115,7 +128,8 @@ async def store_facts(
 
     What was said in the turns `replaced` counts no more: their text is another now.
     """
-    offered = [one for one in offered if not one.new.beside or await _may_be_told(tx, place, one.new)]
+    told = [one for one in offered if not one.new.beside or await _may_be_told(tx, place, one.new)]
+    offered = await _under_what_is_known(tx, place, told)
     lost = await _unsaid(tx, place, replaced)
     asked = await _about(tx, place, lost) | {
         (fact_key(one.new.fact.subject, one.new.fact.predicate), statement_of(one.new.fact).object) for one in offered
@@ -139,6 +153,35 @@ async def store_facts(
 async def _may_be_told(tx: Transaction, place: Place, new: NewFact) -> bool:
     """Whether the earlier turns whose words a fact has may be told, under its own label."""
     return await batch.may_be_told(tx, place.tenant, replace(new.memory, source_turns=new.beside))
+
+
+async def _under_what_is_known(tx: Transaction, place: Place, offered: Sequence[Offered]) -> list[Offered]:
+    """These, endings that only name somebody under what that one was said to be; of nobody known they are left out."""
+    naming = [one.new.fact for one in offered if names_only(one.new.fact)]
+    if not naming:
+        return list(offered)
+    known: dict[tuple[str, str], dict[str, Cardinality]] = {_whom(fact): {} for fact in naming}
+    subjects, objects = [subject for subject, _ in known], [name for _, name in known]
+    for row in await tx.fetch("told_of_names", place.tenant, place.scope_id, subjects, objects):
+        known[row["subject"], row["object"]][row["predicate"]] = row["cardinality"]
+    for fact in (one.new.fact for one in offered if not one.new.fact.negated):
+        known.get(_whom(fact), {}).setdefault(fact_key(fact.subject, fact.predicate)[1], fact.cardinality)
+    return [each for one in offered for each in _ended(one, known.get(_whom(one.new.fact), {}))]
+
+
+def _whom(fact: Fact) -> tuple[str, str]:
+    return fact_key(fact.subject, fact.predicate)[0], statement_of(fact).object
+
+
+def _ended(one: Offered, known: Mapping[str, Cardinality]) -> Iterator[Offered]:
+    """An offered fact under each predicate that it is of."""
+    if not names_only(one.new.fact):
+        yield one
+        return
+    for number, fact in enumerate(ended_as(one.new.fact, known)):
+        memory_id = derived_id(one.new.memory.memory_id, number) if number else one.new.memory.memory_id
+        memory = replace(one.new.memory, memory_id=memory_id, content_key=content_key(fact))
+        yield replace(one, new=replace(one.new, memory=memory, fact=fact))
 
 
 async def resettle(

@@ -41,6 +41,18 @@ CROSS JOIN LATERAL (
     (SELECT * FROM fact_sayings WHERE tenant_id = $1 AND memory_id = w.memory_id ORDER BY said_at DESC, seq DESC
      LIMIT $4)) y;
 
+-- name: told_of_names
+-- Under what these names were said, whether that holds now or not. The arrays go pairwise.
+-- $1 tenant uuid, $2 scope_id int8, $3 subjects text[], $4 objects text[]
+-- Uses: facts_of_key. Rows: subject, predicate, object, cardinality.
+SELECT f.subject, f.predicate, f.object, f.cardinality
+FROM unnest($3::text[], $4::text[]) AS w (subject, object)
+CROSS JOIN LATERAL (
+    SELECT DISTINCT subject, predicate, object, cardinality
+    FROM facts
+    WHERE tenant_id = $1 AND scope_id = $2 AND subject = w.subject AND object = w.object AND NOT negated
+      AND state <> 'withdrawn') f;
+
 -- name: keys_of_facts
 -- What these memories are about, those of them that are facts.
 -- $1 tenant uuid, $2 memory_ids uuid[]
