@@ -36,7 +36,7 @@ from policies.fact_patterns_denied import (
     undone,
 )
 from policies.fact_patterns_kin import Antecedent
-from policies.fact_patterns_objects import objects
+from policies.fact_patterns_objects import objects, whole_name
 from policies.fact_patterns_prose import CHARS_KEPT, COVER, Sentence, both_ends, covered, sentences
 from policies.fact_patterns_spoken import written_out
 from policies.fact_patterns_team import DECLINES, corrects, only_corrects, told
@@ -219,9 +219,11 @@ def _by_rule(
     kind = tongues.KIN.get((groups.get("k") or "").casefold()) or normalised(groups.get("k") or kind)
     if kind in ("part", "thing", "one", "memory", "moment", "way", "time", "scene"):
         return
-    for start, end in objects(said, at, rule.shape):
+    for start, first_end in objects(said, at, rule.shape):
+        thing = as_object(said[start:first_end])
+        # One is called "Anna Lee" and is the Anna of before.
+        end = whole_name(said, first_end, sentence.end) if rule.shape == "person" else first_end
         shown = in_third_person(said[start:end])
-        thing = as_object(said[start:end])
         if not thing or (rule.shape == "exact" and thing in ("girlfriend", "boyfriend")):
             continue
         if rule.shape == "clause" and said[end : end + 2].lstrip().startswith(COVER):  # "decided to use", and no what
@@ -246,7 +248,8 @@ def _by_rule(
         ours = rule.predicate == "uses" and found[0][:2].casefold() == "we"  # "we use" is of the team too
         says = _as_denied(rule.says, clause)
         says = says.replace("{S}", "{P} team") if ours else says
-        one = told_by(rule, said[start:end], (begins, end), kind, shown=shown, says=says, of="team" if ours else "user")
+        of = "team" if ours else "user"
+        one = told_by(rule, said[start:first_end], (begins, end), kind, shown=shown, says=says, of=of)
         yield from (_from_told(each, voice, until, since) for each in with_decision(one, shown))
 
 

@@ -92,6 +92,8 @@ _PARTICLE: Final = (
     "(?:(?:van|von)(?: de[rnm]?)?|de(?: la| los| las)?|del|della|di|da|do|dos|das|du|ten|ter|zu|bin|ibn|al|el) "
 )
 _NAME: Final = re.compile(rf"{_UNCASED}|[^\W\d_][\w'-]*(?: (?:{_PARTICLE})?[{CAPITALS}][\w'-]*\.?){{0,3}}")
+_SURNAME: Final = re.compile(rf" (?:{_PARTICLE})?(?P<name>[{CAPITALS}][^\W\d_{CAPITALS}][\w-]*)(?![\w'’])")
+_SURNAMES_MAX: Final = 2
 _PLACES: Final = re.compile(
     r"(?:an?|the) (?:[a-z-]+ ){0,3}(?:town|city|village|house|apartment|flat|suburbs?|countryside|country"
     r"|cabin|condo|studio|island|farm|mountains|dorm)(?: (?:near|in|outside|of"
@@ -165,6 +167,16 @@ def _tight(said: str, at: Range) -> Range:
     text = said[at[0] : at[1]]
     start = at[0] + len(text) - len(text.lstrip(" '*_"))
     return start, max(start, at[0] + len(text.rstrip(" .'*_-")))
+
+
+def whole_name(said: str, at: int, end: int) -> int:
+    """Where the name of a person ends whose first part ends at `at`: "Tom Ashby", "Ana da Silva"."""
+    for _ in range(_SURNAMES_MAX):
+        more = _SURNAME.match(said, at, end)
+        if more is None or more["name"].casefold() in _NO_NAMES | LANGUAGES:
+            break
+        at = more.end()
+    return at
 
 
 def _exact(said: str, at: Range) -> list[Range]:

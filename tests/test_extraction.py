@@ -1442,6 +1442,21 @@ def test_an_event_of_another_is_not_the_users(whose: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "name", "says"),
+    [
+        ("My boss is Tom Ashby.", "tom", "The user's boss is called Tom Ashby."),
+        ("I met my new supervisor, Karen Lee, at work.", "karen", "The user's supervisor is called Karen Lee."),
+        ("My friend Ana da Silva is here.", "ana", "The user's friend is called Ana da Silva."),
+        ("Meine Frau heißt Sabine Müller.", "sabine", "The user's wife is called Sabine Müller."),
+        ("My friend Tom Monday is free.", "tom", "The user's friend is called Tom."),
+        ("My friend Tom and I work.", "tom", "The user's friend is called Tom."),
+    ],
+)
+def test_a_person_is_shown_by_the_whole_name_and_known_by_the_first(text: str, name: str, says: str) -> None:
+    assert (only(text).object, only(text).statement) == (name, says)
+
+
+@pytest.mark.parametrize(
     ("text", "says"),
     [
         ("My wedding is on 5 May.", "The user's wedding is on 5 May."),
