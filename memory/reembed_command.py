@@ -108,7 +108,8 @@ async def _fill(here: Here) -> int:
     if ended == "filled" and repairs:
         await work.repaired()
     if ended == "filled":
-        then = "every process reads it now" if repairs else "now: memory-proxy reembed --switch"
+        to_it = "--back" if here.serving.stands_back else "--switch"
+        then = "every process reads it now" if repairs else f"now: memory-proxy reembed {to_it}"
         sys.stderr.write(f"{model.name}: filled; {then}\n")
     elif ended == "paused":
         again = f"memory-proxy reembed --to {model.name}"
@@ -169,6 +170,8 @@ async def _switch(here: Here) -> int:
     standby = here.serving.standby
     if standby is None:
         raise ConfigInvalid("no model stands by: memory-proxy reembed --to MODEL first")
+    if here.serving.stands_back:
+        return await _is_done(here, f"--back serves {standby.name} again")
     left = await here.store.left(standby)
     if left > SWITCH_GAP_MAX:
         raise ConfigInvalid(f"{standby.name} lacks {left:,} memories: memory-proxy reembed --to {standby.name} first")
@@ -180,7 +183,15 @@ async def _back(here: Here) -> int:
     standby = here.serving.standby
     if standby is None or here.serving.switched_at is None:
         raise ConfigInvalid("nothing was switched, or the former model is dropped")
+    if not here.serving.stands_back:
+        return await _is_done(here, f"--switch serves {standby.name} again")
     return await _switched(here, standby)
+
+
+async def _is_done(here: Here, otherwise: str) -> int:
+    """What is asked for holds: who asks again, since the answer never came, switches nothing."""
+    sys.stderr.write(f"{here.serving.model.name} is served already; {otherwise}\n")
+    return await _status(here)
 
 
 async def _switched(here: Here, standby: StoredModel) -> int:
@@ -227,7 +238,9 @@ async def _status(here: Here) -> int:
         sys.stdout.write(json.dumps(_members(serving, left), indent=2) + "\n")
         return 0
     sys.stdout.write(f"served     {_named(serving.model)}\n")
-    if serving.standby is not None:
+    if serving.standby is not None and serving.stands_back:  # what is left is mostly looked at: it has its vectors
+        sys.stdout.write(f"before     {_named(serving.standby)}: --back catches it up and serves it again\n")
+    elif serving.standby is not None:
         state = "paused, " if serving.paused and left else ""
         sys.stdout.write(f"stands by  {_named(serving.standby)}: {state}{left:,} memories left\n")
     return 0
@@ -248,6 +261,7 @@ def _members(serving: Serving, left: int | None) -> dict[str, Any]:
         "left": left,
         "paused": serving.paused,
         "switched_at": serving.switched_at.isoformat() if serving.switched_at else None,
+        "stands_back": serving.stands_back,
     }
 
 

@@ -39,13 +39,16 @@ class StoredModel:
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """The model that questions are asked of, the one beside it, and what a switch has made of them."""
+    """The model that questions are asked of, the one beside it, and what a switch has made of them. `stands_back`: the
+    one beside it was served before.
+    """
 
     generation: int
     model: StoredModel
     standby: StoredModel | None
     paused: bool
     switched_at: datetime | None
+    stands_back: bool = False
 
 
 class ModelMoved(MemoryProxyFault):

@@ -8,12 +8,14 @@ import itertools
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import numpy as np
 import pytest
 
+from memory import reembed_command
 from memory.adapters.embedder import OnnxEmbedder
 from memory.adapters.model_files import ModelFiles, prepare_model
 from memory.adapters.model_registry import spec_from_directory
@@ -28,6 +30,7 @@ from memory.adapters.postgres.read_store import ReadStore
 from memory.adapters.postgres.reembed_store import ReembedStore
 from memory.adapters.postgres.serving_store import ServingStore
 from memory.adapters.postgres.write_store import WriteStore
+from memory.config import load_settings
 from memory.errors import LeaseLost, StoreUnavailable
 from memory.read.hot import HotScopes
 from memory.serving import StoredModel
@@ -452,6 +455,30 @@ async def test_switching_back_brings_what_was_written_since(both: Both) -> None:
     assert serving is not None
     assert serving.standby is not None
     assert (serving.model.table, serving.standby.table) == (both.first.table, both.second.table)
+
+
+async def test_a_switch_and_a_way_back_that_are_asked_for_again_are_done_once(
+    both: Both, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Killed behind its commit, or cut off from its answer, the command says nothing: who asks again switched back."""
+    monkeypatch.setattr(reembed_command, "step_back", lambda: None)
+    given = {"database.url": both.postgres.app, "database.owner_url": both.postgres.owner, "data.dir": str(tmp_path)}
+    settings = load_settings(None, given, {})
+
+    async def again(mode: str) -> tuple[int, str]:
+        code = await reembed_command.reembedded(settings, reembed_command.Asked(mode, None, None, 0.0, False))
+        return code, capsys.readouterr().err
+
+    await told(both, 1)
+    await both.store("x").stand_by(both.second)
+    await both.work().switch()
+    assert await again("switch") == (0, f"small is served already; --back serves {MODEL} again\n")
+    assert (await both.served()).table == both.second.table
+    assert await both.store("x").stand_by(both.first), "what is filled again is switched back to all the same"
+    assert (await again("switch"))[0] == 0 and (await both.served()).table == both.second.table
+    await both.work(model=both.first).switch()
+    assert await again("back") == (0, f"{MODEL} is served already; --switch serves small again\n")
+    assert (await both.served()).table == both.first.table
 
 
 async def test_what_was_never_served_is_none_to_switch_back_to(both: Both) -> None:

@@ -34,7 +34,7 @@ class ServingStore:
             standby = _model(
                 *(row[f"standby_{name}"] for name in ("id", "name", "digest", "dim", "directory", "table"))
             )
-        return Serving(row["generation"], model, standby, row["paused"], row["switched_at"])
+        return Serving(row["generation"], model, standby, row["paused"], row["switched_at"], row["stands_back"])
 
     async def generation(self) -> int | None:
         """Rises with every change that a process must follow."""

@@ -1,8 +1,8 @@
 -- name: embedding_serving
 -- Which model is served, and which stands by.
--- Uses: none. Rows: generation, paused, switched_at, model_id, name, digest, dim, directory, table_name,
+-- Uses: none. Rows: generation, paused, switched_at, stands_back, model_id, name, digest, dim, directory, table_name,
 -- standby_id, standby_name, standby_digest, standby_dim, standby_directory, standby_table.
-SELECT s.generation, s.paused, s.switched_at, m.model_id, m.name, m.digest, m.dim, m.directory, t.table_name,
+SELECT s.generation, s.paused, s.switched_at, s.stands_back, m.model_id, m.name, m.digest, m.dim, m.directory, t.table_name,
        b.model_id AS standby_id, b.name AS standby_name, b.digest AS standby_digest, b.dim AS standby_dim,
        b.directory AS standby_directory, u.table_name AS standby_table
 FROM embedding_serving s
@@ -59,7 +59,8 @@ WHERE s.generation = $3;
 -- $1 model_id int4
 -- Uses: none. Rows: generation.
 UPDATE embedding_serving
-SET switched_at = CASE WHEN standby_id IS NOT NULL THEN switched_at END, standby_id = $1, paused = false
+SET switched_at = CASE WHEN standby_id IS NOT NULL THEN switched_at END,
+    stands_back = stands_back AND standby_id IS NOT NULL, standby_id = $1, paused = false
 WHERE model_id <> $1 AND coalesce(standby_id, $1) = $1
 RETURNING generation;
 
@@ -95,7 +96,7 @@ SET held_until = clock_timestamp() + make_interval(secs => $1);
 -- Uses: none. Rows: generation.
 UPDATE embedding_serving
 SET model_id = standby_id, standby_id = model_id, generation = generation + 1, held_until = '-infinity',
-    switched_at = clock_timestamp()
+    switched_at = clock_timestamp(), stands_back = NOT stands_back
 WHERE standby_id = $1 AND held_until > clock_timestamp()
 RETURNING generation;
 
