@@ -70,6 +70,10 @@ gone from it at the logical level. Its administrator has to: VACUUM FULL every t
 ANALYZE, pg_switch_wal and CHECKPOINT, then remove archived WAL, base backups, replicas and snapshots from before; and
 BGREWRITEAOF (and drop RDB files) on Redis.
 """
+_NOTHING_TO_LOOK_FOR: Final = """\
+the files are rewritten, and that nothing of it is left in them is not proved: there were no words of it to look for. It
+was not there, had been forgotten before (this was broken off and run again), or says only what others say too.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +129,9 @@ async def forgotten(settings: Settings, asked: Asked) -> int:
         job = await store.get(tenant, UUID(whole["id"]))
         if job is not None:
             await store.note_receipt(job, whole)
+        if whole["level"] == "logical":
+            sys.stderr.write(f"memory-proxy forget: {_NOTHING_TO_LOOK_FOR}")
+            return _shown(whole) or 1
         return _shown(whole)
 
 
@@ -154,7 +161,7 @@ async def _led(
 async def _scrubbed(
     receipt: dict[str, Any], owner_url: str, redis: RedisErase, root: Path, words: Shingles, keys: KeyRing
 ) -> dict[str, Any]:
-    """The receipt of the physical level."""
+    """The receipt of the physical level; of the logical one still where there was nothing to look for in the files."""
     began_s = time.monotonic()
     rewritten = await redis.rewrite_log(_REWRITTEN_WITHIN_S)
     tables = await scrub(owner_url)
@@ -174,7 +181,8 @@ async def _scrubbed(
     }
     members = {name: value for name, value in receipt.items() if name not in ("signature", "key", "version")}
     complete = bool(receipt["complete"] and rewritten and not looked.found)
-    return signed({**members, "level": "physical", "complete": complete, "scrub": said}, await keys.receipt_seed())
+    level = "physical" if needles else "logical"
+    return signed({**members, "level": level, "complete": complete, "scrub": said}, await keys.receipt_seed())
 
 
 async def cleaned(settings: Settings) -> None:

@@ -293,6 +293,10 @@ def test_a_scrub_is_in_the_audit_log_too(forgetting: Service) -> None:
     rows_of_it = forgetting.call("GET", "/memory/v1/audit?action=forget")["data"]
     asked = [(one["actor"], one["decision"], one["why"]) for one in rows_of_it if one["actor"] == "operator"]
     assert asked == [("operator", "allowed", "user")] and json.loads(done.stdout)["level"] == "physical"
+    again = subprocess.run([*command, "--user", "filip"], capture_output=True, text=True, timeout=380, check=False)
+    said = json.loads(again.stdout)
+    assert (again.returncode, said["level"], said["scrub"]["word_runs"]) == (1, "logical", 0), again.stderr
+    assert "not proved" in again.stderr
 
 
 def test_a_scrub_of_what_is_no_id_is_refused_before_anything_is_done(tmp_path: Path) -> None:
