@@ -176,6 +176,27 @@ def test_a_memory_goes_with_what_it_rests_on(forgetting: Service) -> None:
     assert session["turn_count"] == len(session["turns"]) and counted["s2"] == (len(session["turns"]), True)
 
 
+def test_who_lost_the_answer_finds_the_receipt(forgetting: Service) -> None:
+    """Sent again, it is about nothing that is there: the answer says where the receipt is."""
+    take_in(forgetting, "hana", *TALK)
+    listed = forgetting.call("GET", "/memory/v1/memories?limit=100&kind=episodic", X_Memory_User="hana")["data"]
+    wanted = next(one for one in listed if "Marjeta" in one["content"])
+    lost = forget(forgetting, "hana", memory=wanted["id"])
+    again = forget(forgetting, "hana", memory=wanted["id"])["error"]
+    assert again["code"] == "not_found" and "GET /memory/v1/forget" in again["message"]
+    asked: dict[str, Any] = {"query": "Where do I keep my carniolan bees?"}
+    asked["confirm"] = forget(forgetting, "hana", **asked)["confirm"]
+    second = forget(forgetting, "hana", **asked)
+    again = forget(forgetting, "hana", **asked)["error"]
+    assert again["code"] == "conflict" and "GET /memory/v1/forget" in again["message"]
+    page = forgetting.call("GET", "/memory/v1/forget?limit=2", X_Memory_User="hana")
+    assert [(one["id"], one["kind"], one["status"], one["complete"]) for one in page["data"]] == [
+        (second["id"], "query", "ended", True),
+        (lost["id"], "memory", "ended", True),
+    ]
+    assert forgetting.receipt(lost["id"], X_Memory_User="hana") == lost
+
+
 def test_a_memory_that_was_changed_and_hidden_before_is_forgotten_in_full(forgetting: Service) -> None:
     """The audit log goes on naming its id: that a memory was changed is no trace of what it said."""
     take_in(forgetting, "vida", {"role": "user", "content": "My locker at the baths is number forty."})

@@ -15,17 +15,21 @@ from uuid import UUID
 
 from memory.envelope import Binding, seal
 from memory.erasure.journal import Entry
-from memory.erasure.model import GoneTurn, Job, Labelled, Plan, Target
+from memory.erasure.model import GoneTurn, Job, Labelled, Listed, Plan, Target
 from memory.erasure.ports import EraseStore, Witness
 from memory.erasure.repeated import answers_given, own_words, said_again
 from memory.erasure.shingles import Shingles
 from memory.ids import new_id
 from memory.keys import KeyRing
 from memory.model import Scope, TombstoneKind, Unless
+from memory.stored import Page
 from memory.write.tombstones import digest, session_digest
 
 _NOBODY: Final = UUID(int=0)
+_LAST: Final = UUID(int=2**128 - 1)
 _MARK_BYTES: Final = 4
+LOOKS_AT: Final = 1_000
+"""Of a tenant's erasures, for one page of those of a scope."""
 
 
 def binding_of(tenant: UUID, erasure_id: UUID) -> Binding:
@@ -73,6 +77,19 @@ class Asking:
     async def is_of(self, scope: Scope, erasure_id: UUID) -> bool:
         """Whether this erasure was asked for in this scope."""
         return await self._marked(scope, erasure_id) == erasure_id
+
+    async def listed(self, tenant: UUID, scope: Scope | None, before: UUID | None, limit: int) -> Page[Listed]:
+        """Erasures that were asked for in this scope (None: in any of the tenant), the newest first; the cursor is the
+        id of the last one that was looked at. Of LOOKS_AT at most, so a page may have fewer than `limit`.
+        """
+        found: list[Listed] = []
+        looked = await self.store.newest(tenant, before or _LAST, LOOKS_AT + 1)
+        for number, one in enumerate(looked):
+            if len(found) == limit or number == LOOKS_AT:
+                return Page(tuple(found), str(looked[number - 1].erasure_id))
+            if scope is None or await self.is_of(scope, one.erasure_id):
+                found.append(one)
+        return Page(tuple(found), None)
 
     async def ask_again(self, target: Target, line: Entry) -> None:
         """Write the job of an erasure that an older copy does not know, under its own name."""

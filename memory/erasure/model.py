@@ -145,6 +145,18 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
+class Listed:
+    """One erasure as a list shows it. `complete` None: it goes on."""
+
+    erasure_id: UUID
+    kind: TargetKind
+    step: Step
+    requested_at: datetime
+    finished_at: datetime | None
+    complete: bool | None
+
+
+@dataclass(frozen=True, slots=True)
 class Items:
     """What a job is about, by kind; the values are scopes."""
 

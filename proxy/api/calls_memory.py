@@ -243,6 +243,16 @@ MEMORY_CALLS: Final = (
     ),
     Call(
         "GET",
+        "/memory/v1/forget",
+        "listErasures",
+        "What was forgotten in this scope (with memory:admin in any), the newest first; receipts are at "
+        "`/memory/v1/forget/{id}`. Wants memory:erase.",
+        schemas_forget.ErasureList,
+        parameters=("limit", "cursor", "scope"),
+        errors=CALLER,
+    ),
+    Call(
+        "GET",
         "/memory/v1/forget/{id}",
         "getErasure",
         "How far an erasure is that took longer than 10 s: its receipt, or 202. Wants memory:erase.",

@@ -19,7 +19,7 @@ from uuid import UUID
 from aiohttp import web
 
 from memory.audit import noted
-from memory.erasure.model import WHOLE, Labelled, Step, Target
+from memory.erasure.model import WHOLE, Labelled, Listed, Step, Target
 from memory.errors import Conflict, NotFound, ScopeDenied, StoreUnavailable
 from memory.model import Scope
 from memory.read.items import Filter
@@ -28,9 +28,19 @@ from policies.capabilities import ADMIN, READ_OWN
 from policies.gate import Holder, Item
 from policies.labels import Sensitivity
 from proxy.api.answers import json_answer, said
-from proxy.api.asking import Caller, body_as, caller_of, holder_for, id_in_path, parameters, require
+from proxy.api.asking import (
+    Caller,
+    body_as,
+    caller_of,
+    holder_for,
+    id_in_path,
+    parameters,
+    require,
+    require_not_one_session,
+)
+from proxy.api.paging import page_of
 from proxy.api.parts import OwnParts
-from proxy.api.schemas_forget import ForgetAsked, ForgetPlanned, ForgetWaits
+from proxy.api.schemas_forget import ErasureList, ErasureListed, ForgetAsked, ForgetPlanned, ForgetWaits
 from proxy.api.search_turns import DEADLINE_S, SearchTurns
 from proxy.gated import let_through, may_erase, within
 
@@ -38,6 +48,7 @@ ANSWER_S: Final = 10.0
 _POLL_S: Final = 0.05
 _SAMPLE_IDS: Final = 20
 _QUERY_K: Final = 50
+_OR_DONE: Final = "; GET /memory/v1/forget lists what was forgotten before"
 _KINDS: Final = frozenset({"episodic", "semantic", "procedural", "document"})
 
 Answer = ForgetPlanned | ForgetWaits | Mapping[str, Any]  # the last: a receipt
@@ -72,11 +83,21 @@ class Forget:
             if not hmac.compare_digest(
                 planned.confirm.encode(), (asked.confirm or "").encode("utf-8", "surrogatepass")
             ):
-                raise Conflict("what would be forgotten is not what was confirmed; ask with dry_run again")
+                raise Conflict(f"what would be forgotten is not what was confirmed; ask with dry_run again{_OR_DONE}")
         note = noted(caller.scope.tenant, caller.actor, "forget", why=target.kind, names={target.kind: target.value})
         erasure_id = await self._forgets.ask(target, caller.now, await self._parts.audit.witness(note))
         await self._parts.tells.asked()
         return await self._answer(caller, erasure_id, ANSWER_S, "asked")
+
+    async def listed(self, request: web.Request) -> web.Response:
+        """The erasures that `show` shows, the newest first: for who lost the answer."""
+        caller = caller_of(request, self._parts.door, "memory:erase")
+        require_not_one_session(caller, "the list is of all of them")
+        page = page_of(parameters(request, {"limit", "cursor"}), "forget")
+        before = None if page.cursor is None else UUID(page.cursor)
+        scope = None if caller.credential.can(ADMIN) else caller.scope
+        found = await self._forgets.listed(caller.scope.tenant, scope, before, page.limit)
+        return said(ErasureList(data=[*map(_listed, found.rows)], next_cursor=page.next_cursor(found.next_cursor)))
 
     async def show(self, request: web.Request) -> web.Response:
         """How far an erasure is that was asked for in the caller's scope; an admin sees those of all."""
@@ -157,14 +178,14 @@ class Forget:
         """Raise NotFound for what is not there or may not be seen, ScopeDenied where such would go with it."""
         plan, labels = await self._forgets.named(target)
         if target.kind == "memory" and not plan.memories:
-            raise NotFound("there is no such memory in this scope")
+            raise NotFound(f"there is no such memory in this scope{_OR_DONE}")
         if holder.capabilities is None:
             return
         held = {one.kind for one in labels if not may_erase(holder, _item(holder, one))}
         if (target.kind == "memory" and "memory" in held) or (
             target.kind == "source_id" and ("turn" in held or not plan.turns)
         ):
-            raise NotFound(f"there is no such {target.kind} in this scope")
+            raise NotFound(f"there is no such {target.kind} in this scope{_OR_DONE}")
         if held:
             raise ScopeDenied("more would go with it than this key may see", param=target.kind)
 
@@ -188,6 +209,18 @@ def _answered(answer: Answer) -> web.Response:
         response.headers["Location"] = f"/memory/v1/forget/{answer.id}"
         return response
     return said(answer) if isinstance(answer, ForgetPlanned) else json_answer(answer)
+
+
+def _listed(one: Listed) -> ErasureListed:
+    return ErasureListed(
+        id=str(one.erasure_id),
+        kind=one.kind,
+        status="running" if one.finished_at is None else "ended",
+        step=one.step,
+        complete=one.complete,
+        requested_at=one.requested_at,
+        finished_at=one.finished_at,
+    )
 
 
 def _item(holder: Holder, one: Labelled) -> Item:

@@ -205,6 +205,7 @@ class OwnApi:
             Route("POST", "/memory/v1/replay/{id}", replay.ask),
             Route("POST", "/memory/v1/tokens", Tokens(parts).mint),
             Route("POST", "/memory/v1/forget", forget.start),
+            Route("GET", "/memory/v1/forget", forget.listed),
             Route("GET", "/memory/v1/forget/{id}", forget.show),
             Route("GET", "/memory/v1/queue", Waiting(parts).show),
             Route("GET", "/memory/v1/queue/dead", dead.list),

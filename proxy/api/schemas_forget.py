@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from memory.erasure.model import KINDS, Step, TargetKind
-from proxy.api.schemas import Asked, Said
+from proxy.api.schemas import Asked, Moment, Said
 from proxy.api.schemas_search import QUERY_CHARS_MAX
 
 
@@ -79,6 +79,25 @@ class ForgetReceipt(Said):
     version: int
     key: str
     signature: str
+
+
+class ErasureListed(Said):
+    """One erasure; its receipt is at `/memory/v1/forget/{id}`."""
+
+    id: str
+    kind: TargetKind
+    status: Literal["running", "ended"]
+    step: Step
+    complete: bool | None = Field(description="Whether the probe found no trace. Null: it goes on.")
+    requested_at: Moment
+    finished_at: Moment | None
+
+
+class ErasureList(Said):
+    """Erasures, the newest first; a page may have fewer than `limit`."""
+
+    data: list[ErasureListed]
+    next_cursor: str | None
 
 
 class ForgetWaits(Said):

@@ -50,7 +50,7 @@ from memory.chain import Digest
 from memory.checkpoints import NewCheckpoint
 from memory.documents import FileFacts, Upload
 from memory.envelope import Binding, seal
-from memory.erasure import journal, loop
+from memory.erasure import asking, journal, loop
 from memory.erasure.anew import Anew
 from memory.erasure.asking import Asking
 from memory.erasure.job import EraseParts, Erasing
@@ -205,6 +205,31 @@ async def bench(postgres: TestDatabase, valkey: ValkeyServer, tmp_path: Path) ->
 
 def rows(bench: Bench, table: str) -> int:
     return int(bench.postgres.psql(f"SELECT count(*) FROM {table}"))
+
+
+async def test_a_scope_lists_the_erasures_asked_for_in_it_by_pages(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ada, eve = bench.stores.scope("ada"), bench.stores.scope("eve")
+    asked = [await bench.ask("session", f"s{n}", eve if n == 2 else ada) for n in range(6)]
+    await bench.run(asked[0])
+    monkeypatch.setattr(asking, "LOOKS_AT", 3)
+
+    async def all_of(scope: Scope | None, limit: int) -> list[UUID]:
+        found: list[Any] = []
+        before: UUID | None = None
+        while (page := await bench.asking.listed(bench.stores.tenant, scope, before, limit)).next_cursor:
+            found += page.rows
+            before = UUID(page.next_cursor)
+        return [one.erasure_id for one in (*found, *page.rows)]
+
+    mine = [asked[n] for n in (5, 4, 3, 1, 0)]
+    for limit in (1, 2, 50):
+        assert await all_of(ada, limit) == mine
+        assert await all_of(None, limit) == asked[::-1]
+    assert await all_of(eve, 1) == [asked[2]] and await all_of(bench.stores.scope("zoe"), 1) == []
+    first = (await bench.asking.listed(bench.stores.tenant, ada, asked[1], 9)).rows[0]
+    assert (first.kind, first.step, first.complete) == ("session", "ended", True)
 
 
 async def test_a_user_leaves_nothing_and_another_everything(bench: Bench) -> None:

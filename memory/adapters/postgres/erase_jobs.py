@@ -14,7 +14,7 @@ from memory.adapters.postgres.blocks import some_of
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.leadership import lane_of_job
 from memory.adapters.postgres.leases import hold_fence
-from memory.erasure.model import Items, Job, Step
+from memory.erasure.model import Items, Job, Listed, Step
 from memory.erasure.ports import Beside, Witness
 from memory.model import TombstoneKind
 
@@ -67,6 +67,11 @@ class EraseJobs:
         async with self._database.transaction(tenant, read_only=True) as tx:
             row = await tx.row("erasure_by_id", tenant, erasure_id)
         return None if row is None else Job(**row)
+
+    async def newest(self, tenant: UUID, before: UUID, limit: int) -> list[Listed]:
+        """Jobs before this one, the newest first."""
+        async with self._database.transaction(tenant, read_only=True) as tx:
+            return [Listed(**row) for row in await tx.fetch("erasures_newest", tenant, before, limit)]
 
     async def taken_out(self, tenant: UUID, erasure_ids: Sequence[UUID]) -> set[UUID]:
         """Those of these jobs that are done with taking away, or have ended."""

@@ -39,6 +39,16 @@ SELECT erasure_id
 FROM erasures
 WHERE tenant_id = $1 AND erasure_id = ANY ($2) AND step NOT IN ('asked', 'marked');
 
+-- name: erasures_newest
+-- Jobs of a tenant, the newest first, without what they are about.
+-- $1 tenant uuid, $2 before uuid, $3 limit int8
+-- Uses: erasures_pkey. Rows: erasure_id, kind, step, requested_at, finished_at, complete.
+SELECT erasure_id, kind, step, requested_at, finished_at, (receipt ->> 'complete')::bool AS complete
+FROM erasures
+WHERE tenant_id = $1 AND erasure_id < $2
+ORDER BY erasure_id DESC
+LIMIT $3;
+
 -- name: open_erasures
 -- Jobs that have not ended, oldest first: their ids are ordered by time.
 -- $1 after uuid, $2 limit int8
