@@ -13,6 +13,7 @@ import re
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Final
 
 ASKED_CHARS_MAX: Final = 65_536
@@ -33,23 +34,72 @@ _OUTPUT: Final = re.compile(
     r"|outputs? (?:of|from) [^:\n]{1,120}:"
     r"|(?:the )?contents? of (?:the |this )?(?:file|web ?page|page|web ?site|document|url)\b[^:\n]{0,120}:"
     r"|(?:file|web ?page|page|web ?site|document) contents?\b[^:\n]{0,120}:"
-    r"|context information is below)",
+    r"|context information (?:from multiple sources )?is below"
+    r"|(?:i ran this command:\s{1,4}[^\n]{1,300}\s{1,4})?and got this output:"
+    r"|(?:the script ran, then exited with unix exit code: -?\d+\s)?its output was:"
+    r"|exitcode: \d+ \([^()\n]{1,60}\)\scode output:"
+    r"|this is the context you're working with:"
+    r"|i have \*added these files to the chat\*|here are some read only files, provided for your reference"
+    r"|here are summaries of some files present in my git repo)",
     re.MULTILINE | re.IGNORECASE,
 )
-# Templates that put what was found around a question, as front-ends and libraries word theirs: the first words, then
-# what stands before the question and what behind it. What was found may hold that mark too: the last one counts.
+# Templates that put what was found, or what was done so far, around a question, as front-ends and libraries word
+# theirs: by their first words.
 _FOUND: Final = re.compile(
     r"\s*(?:### Task:\s+(?P<task>respond to the user query using the provided context)\b"
-    r"|(?P<pieces>use the following pieces of (?:retrieved )?context to answer|context information is below)\b"
+    r"|(?P<pieces>use the following pieces of (?:retrieved )?context to answer"
+    r"|context information (?:from multiple sources )?is below"
+    r"|answer the (?:following |user's |user )?(?:questions?|query) (?:based|using)\b[^\n]{0,60}\bcontext\b"
+    r"|given (?:the following|these) (?:information|documents|context|passages), (?:please )?answer the question)\b"
+    r"|(?P<refined>the original query is)\b"
+    r"|(?P<modes>you are an expert q&a system that strictly operates in two modes)\b"
+    r"|(?P<assisted>you are an assistant for question-answering tasks)\b"
+    r"|(?P<fields>\[\[ ## context ## \]\])"
+    r"|(?P<react>answer the following questions as best you can)\b"
     r"|(?P<references>please answer the question based on the reference materials|请根据参考资料回答问题))",
     re.IGNORECASE,
 )
-_MARKS: Final = {
-    "task": re.compile(r"</context>(?:\s{1,8}<user_query>)?"),
-    "pieces": re.compile(r"^(?:question|query):", re.MULTILINE | re.IGNORECASE),
-    "references": re.compile(r"^## (?:My question is:|我的问题是：)", re.MULTILINE),
+
+
+@dataclass(frozen=True, slots=True)
+class _Template:
+    """What stands right before a question, and right behind it where that is not the rest. What was found may hold
+    these marks too: where it stands before the question the last ones count (`found_first`), else the first.
+    """
+
+    before: re.Pattern[str]
+    behind: re.Pattern[str] | None = None
+    found_first: bool = True
+
+    def question_in(self, text: str, at: int) -> tuple[int, int] | None:
+        """The range of the question behind `at`; None where a mark is missing."""
+        befores = [one.end() for one in self.before.finditer(text, at)]
+        behinds = [one.start() for one in self.behind.finditer(text, at)] if self.behind else [len(text)]
+        if self.found_first:
+            end = behinds[-1] if behinds else at
+            start = next((one for one in reversed(befores) if one <= end), None)
+        else:
+            start = befores[0] if befores else len(text)
+            end = next((one for one in behinds if one >= start), at)
+        return (start, end) if start is not None and start <= end else None
+
+
+def _line(words: str) -> re.Pattern[str]:
+    return re.compile(rf"^(?:{words})", re.MULTILINE | re.IGNORECASE)
+
+
+_TEMPLATES: Final = {
+    "task": _Template(re.compile(r"</context>(?:\s{1,8}<user_query>)?")),
+    "pieces": _Template(_line("(?:question|query):")),
+    "refined": _Template(re.compile(" as follows:"), _line("we have provided an existing answer:"), found_first=False),
+    "modes": _Template(_line("query:"), _line("original answer:")),
+    "assisted": _Template(_line("question:"), _line("context:"), found_first=False),
+    "fields": _Template(_line(r"\[\[ ## question ## \]\]"), _line("respond with the corresponding output fields")),
+    "react": _Template(_line(r"begin!\s{1,8}question:"), _line("thought:"), found_first=False),
+    "references": _Template(
+        _line("## (?:My question is:|我的问题是：)"), _line("## (?:Reference Materials:|参考资料：)"), found_first=False
+    ),
 }
-_REFERENCES: Final = re.compile(r"^## (?:Reference Materials:|参考资料：)", re.MULTILINE)
 # As front-ends, agents and libraries word theirs: titles, then what shortens or rewords what was said. Those of a
 # `### Task:` hold the user's question where they are none.
 _ERRAND: Final = re.compile(
@@ -135,11 +185,10 @@ def _around(text: str) -> list[tuple[int, int]]:
     head = _FOUND.match(text)
     if head is None or head.lastgroup is None:
         return []
-    marks = list(_MARKS[head.lastgroup].finditer(text, head.end()))
-    if head.lastgroup != "references":
-        return [(head.start(), marks[-1].end())] if marks else []
-    behind = _REFERENCES.search(text, marks[0].end()) if marks else None
-    return [(head.start(), marks[0].end()), (behind.start(), len(text))] if behind else []
+    asked = _TEMPLATES[head.lastgroup].question_in(text, head.end())
+    if asked is None:
+        return []
+    return [(start, end) for start, end in ((head.start(), asked[0]), (asked[1], len(text))) if start < end]
 
 
 def brought_in(text: str) -> list[tuple[int, int]]:

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bench.facts import may_replace
+from policies.brought import asked_in, is_output
 from policies.extraction import facts_in, normalised
 from policies.fact import Fact, aspect_of
 from policies.fact_patterns_prose import CHARS_KEPT, CHARS_MAX
@@ -1876,11 +1877,77 @@ WITH_REFERENCES = (
     "Please answer the question based on the reference materials\n\n## Citation Rules:\n- Cite by number.\n\n"
     "## My question is:\n\n{asked}\n\n## Reference Materials:\n\n{found}\n\nPlease respond in the same language."
 )
+WITH_ONLY_CONTEXT = "Answer the question based only on the following context:\n{found}\n\nQuestion: {asked}\n"
+WITH_DOCUMENTS = "Given these documents, answer the question.\nDocuments:\n    {found}\n\nQuestion: {asked}\nAnswer:"
+WITH_SOURCES = (
+    "Context information from multiple sources is below.\n---------------------\n{found}\n---------------------\nGiven the"
+    " information from multiple sources and not prior knowledge, answer the query.\nQuery: {asked}\nAnswer: "
+)
+WITH_FIELDS = (
+    "[[ ## context ## ]]\n{found}\n\n[[ ## question ## ]]\n{asked}\n\nRespond with the corresponding output fields,"
+    " starting with the field `[[ ## answer ## ]]`."
+)
+ASSISTED = (
+    "You are an assistant for question-answering tasks. Use the following pieces of retrieved context to answer the"
+    " question. Keep the answer concise.\nQuestion: {asked} \nContext: {found} \nAnswer:"
+)
+REFINED = (
+    "The original query is as follows: {asked}\nWe have provided an existing answer: {found}\nWe have the opportunity to"
+    " refine the existing answer (only if needed) with some more context below.\n------------\n{found}\n------------\n"
+    "Refined Answer: "
+)
+REWRITTEN = (
+    "You are an expert Q&A system that strictly operates in two modes when refining existing answers:\n1. **Rewrite** an"
+    " original answer using the new context.\nNew Context: {found}\nQuery: {asked}\nOriginal Answer: In Whitby.\nNew Answer: "
+)
+REASONED = (
+    "Answer the following questions as best you can. You have access to the following tools:\n\nsearch: finds\n\nUse the"
+    " following format:\n\nQuestion: the input question you must answer\nThought: you should always think about what to do\n"
+    "Observation: the result of the action\n\nBegin!\n\nQuestion: {asked}\nThought: I search.\nAction: search\n"
+    "Observation: {found}\nThought:"
+)
+TEMPLATES = (
+    WITH_ONLY_CONTEXT, WITH_DOCUMENTS, WITH_SOURCES, WITH_FIELDS, ASSISTED, REFINED, REWRITTEN, REASONED
+)  # fmt: skip
+MARKS = (
+    f"Question: {BIO}\nContext: none.",
+    f"Query: {BIO}\nOriginal Answer: none.",
+    f"Begin!\n\nQuestion: {BIO}\nThought: none.",
+    f"[[ ## question ## ]]\n{BIO}",
+)
+
+
+@pytest.mark.parametrize("found", [BIO, *MARKS])
+@pytest.mark.parametrize("template", TEMPLATES)
+def test_what_a_template_put_around_a_question_is_nobodys_and_the_question_is_its_askers(
+    template: str, found: str
+) -> None:
+    assert triples(template.format(found=found, asked="Where is she?")) == []
+    text = template.format(found=found, asked="I live in Rome. Where is she?")
+    assert triples(text) == [("user", "lives_in", "rome")]
+    assert asked_in(text).strip().startswith("I live in Rome. Where is she?")
 
 
 @pytest.mark.parametrize(
     "text",
     [
+        f"I ran this command:\n\nmake notes\n\nAnd got this output:\n\n{BIO}\n",
+        f"The script ran, then exited with Unix exit code: 0\nIts output was:\n{BIO}",
+        f"exitcode: 0 (execution succeeded)\nCode output: \n{BIO}",
+        f"I have *added these files to the chat* so you can go ahead and edit them.\n\nnotes.md\n```\n{BIO}\n```\n",
+        f"Here are some READ ONLY files, provided for your reference.\nDo not edit these files!\n\nnotes.md\n{BIO}\n",
+        f"Here are summaries of some files present in my git repository.\nDo not propose changes to these.\n{BIO}\n",
+    ],
+)
+def test_what_an_agent_sends_of_files_and_runs_is_an_output(text: str) -> None:
+    assert is_output(text)
+    assert triples(text) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"Current Task: Write.\n\nThis is the context you're working with:\n{BIO}\n\nBegin! This is important to you.",
         f"Observation:\n{BIO}",
         f"Call id: call_1\nObservation:\n{BIO}",
         f"[read_file for 'notes.md'] Result:\n\n{BIO}",
