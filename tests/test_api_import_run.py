@@ -47,6 +47,7 @@ class Store:
     records: list[Record] = field(default_factory=list)
     asked: list[int] = field(default_factory=list)
     places: Places = field(default_factory=lambda: Places(4, None))
+    window: Places = field(default_factory=lambda: Places(64, 0.05))
     under_way: int = 0
     under_way_most: int = 0
 
@@ -96,7 +97,18 @@ class Store:
 
     def run(self, *, wait: bool = True, scope: Scope = SCOPE) -> ImportRun:
         order = Order(scope, "new", trusted=True, on_conflict="error", wait=wait, now=NOW)
-        tools = Tools(self, self, self, self.waiting, self.dead, self.forgotten, lambda: self.going, self, self.places)
+        tools = Tools(
+            self,
+            self,
+            self,
+            self.waiting,
+            self.dead,
+            self.forgotten,
+            lambda: self.going,
+            self,
+            self.places,
+            self.window,
+        )
         return ImportRun(order, tools)
 
 
@@ -145,6 +157,41 @@ async def test_many_imports_hand_over_in_turns_and_anothers_has_the_next(other: 
         await asyncio.gather(*feeding)
     assert store.under_way_most == 2
     assert len(store.chunks) == 20 * 4 + 1
+
+
+@pytest.mark.parametrize("other", [Scope(UUID(int=2), "bob"), Scope(UUID(int=1), "eve")])
+async def test_what_stands_before_a_small_import_is_bounded_beside_a_hundred_large_ones(other: Scope) -> None:
+    store = Store(stores=False, window=Places(8, 60.0))
+    crowd = [store.run() for _ in range(100)]
+    feeding = [asyncio.create_task(run.feed(stream(lines(300)))) for run in crowd]
+    small = store.run(scope=other)
+    await until(lambda: store.window._waiting)
+    feeding.append(asyncio.create_task(small.feed(stream(lines(10)))))
+    await until(lambda: other.user in store.window._waiting.get(other.tenant, {}) and len(store.chunks) >= 8)
+    assert len(store.chunks) == 8
+    ended = next(run for run in crowd if run._sent)
+    ended._sent.popleft()
+    ended._let_go()  # one chunk is stored
+    await until(lambda: len(store.chunks) == 9)
+    assert store.chunks[-1].scope == other
+    for task in feeding:
+        task.cancel()
+    await asyncio.wait(feeding)
+    for run in (*crowd, small):
+        run.leave()
+    assert store.window._taken == 0
+
+
+async def test_an_import_that_waits_for_the_window_ends_with_its_process() -> None:
+    store = Store(window=Places(1, 0.01))
+    async with store.window.turn(UUID(int=2), "bob"):
+        run = store.run()
+        feeding = asyncio.create_task(run.feed(stream(lines(10))))
+        await until(lambda: store.window._waiting)
+        store.going = True
+        await feeding
+    assert run.stopped
+    assert store.window._taken == 0
 
 
 async def test_lines_that_arrive_and_stop_are_durable_at_once() -> None:

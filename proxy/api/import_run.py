@@ -83,7 +83,8 @@ class TakesRecords(Protocol):
 class Tools:
     """What an import works with. `waiting` counts entries not stored yet, of everybody; `dead` are those of the tenant
     that will not be; `forgotten`: whether the user or the project of the order was since; `draining`: this process is
-    going; `turns` are those of all imports.
+    going; `turns` are those of all imports to hand a chunk over, `window` what of all that wait may be handed over and
+    not stored: in a lane a chunk stands behind those that came before, whoever sent them.
     """
 
     capture: TakesChunks
@@ -95,6 +96,7 @@ class Tools:
     draining: Callable[[], bool]
     records: TakesRecords
     turns: Places
+    window: Places
 
 
 @dataclass(slots=True)
@@ -138,6 +140,8 @@ class ImportRun:
         self._later_bytes = 0
         self._sent: deque[int] = deque()  # bytes of the chunks not known to be stored, oldest first
         self._sent_bytes = 0
+        self._in_window = 0
+        self._is_coming = False
         self._ids: set[UUID] = set()  # of every chunk
         self._room = asyncio.Event()
         self._fed = False
@@ -268,8 +272,12 @@ class ImportRun:
         if not self._lines:
             return
         await self._wait_for_room()
-        async with self._tools.turns.turn(self._order.scope.tenant, self._order.scope.user):
-            await self._take_chunk()
+        try:
+            async with self._tools.turns.turn(self._order.scope.tenant, self._order.scope.user):
+                await self._take_chunk()
+        finally:
+            self._is_coming = False
+            self._let_go()
 
     async def _take_chunk(self) -> None:
         kept, size = self._lines, self._bytes
@@ -309,6 +317,16 @@ class ImportRun:
         return await self._tools.capture.import_chunk(chunk)
 
     async def _wait_for_room(self) -> None:
+        await self._wait_for_own_room()
+        scope = self._order.scope
+        if not self._order.wait:
+            return
+        while not await self._tools.window.take(scope.tenant, scope.user):
+            self._check()
+        self._in_window += 1
+        self._is_coming = True
+
+    async def _wait_for_own_room(self) -> None:
         while self._is_full():
             self._check()
             self._room.clear()
@@ -355,6 +373,19 @@ class ImportRun:
         """
         while self._sent and self._chunks - len(self._sent) < self.counts.stored.chunks:
             self._sent_bytes -= self._sent.popleft()
+        self._let_go()
+
+    def leave(self) -> None:
+        """It is over, however: nothing is waited for any more."""
+        self._sent.clear()
+        self._let_go()
+
+    def _let_go(self) -> None:
+        """Of the window so much is held as was sent and is not stored, and what is on its way."""
+        scope = self._order.scope
+        while self._in_window > len(self._sent) + self._is_coming:
+            self._in_window -= 1
+            self._tools.window.give_back(scope.tenant, scope.user)
 
     async def _look_for_lost(self) -> None:
         """Where nothing waits any more and lines are missing, they will not come: they are dead letters. Others keep a
@@ -371,8 +402,8 @@ class ImportRun:
         if await self._ask_store() and self._sent:
             counts = self.counts
             counts.lost = counts.accepted - counts.passed_over - counts.stored.done - counts.stored.failed
-            self._sent.clear()
             self._sent_bytes = 0
+            self.leave()
             why = "their user or project was forgotten meanwhile" if forgotten else "they lie among the dead letters"
             self._stop(UPLOAD, f"{counts.lost} lines could not be stored: {why}")
             self._room.set()

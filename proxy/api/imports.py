@@ -33,6 +33,11 @@ TELL_S: Final = 0.5
 CHUNKS_AT_ONCE: Final = 4
 """Of all imports of one process: so many share a write of the queue, and reading and sealing them takes some 10 ms."""
 
+WINDOW_CHUNKS: Final = 32
+"""Of all imports of one process that wait: handed over and not stored. What comes stands behind no more than these."""
+LOOK_S: Final = 1.0
+"""How long who waits for the window does not look whether the process is going."""
+
 
 class Import:
     """The handler of imports."""
@@ -40,6 +45,7 @@ class Import:
     def __init__(self, parts: OwnParts) -> None:
         self._parts = parts
         self._turns = Places(CHUNKS_AT_ONCE, None)
+        self._window = Places(WINDOW_CHUNKS, LOOK_S)
 
     async def __call__(self, request: web.Request) -> web.StreamResponse:
         """Take an upload in."""
@@ -72,6 +78,7 @@ class Import:
         finally:
             for task in working:
                 task.cancel()
+            run.leave()
         await response.write_eof()
         return response
 
@@ -87,6 +94,7 @@ class Import:
             draining=lambda: parts.readiness.draining,
             records=records,
             turns=self._turns,
+            window=self._window,
         )
 
     async def _waiting(self) -> int:
