@@ -19,6 +19,7 @@ from typing import Final
 
 from policies import fact_patterns_tongues as tongues
 from policies.fact import Fact
+from policies.fact_answers_in import back_to_a_language, in_one_language
 from policies.fact_decided import with_decision
 from policies.fact_patterns import FIRST, OF_PRONOUN, OPENS, SHE_OR_HE, TALE, UNREAL
 from policies.fact_patterns_asked import asked_to_keep
@@ -132,7 +133,10 @@ def facts_in(text: str, *, said_at: datetime, speaker: str | None = None) -> lis
             *_of_pronoun(said, sentence, spoken_of, voice, said_at),
             *(
                 _from_told(_quoted(one, read), voice, validity(said[one.span[1] : sentence.end], said_at)[1])
-                for one in told(said, sentence.start, sentence.end)
+                for one in (
+                    *told(said, sentence.start, sentence.end),
+                    *back_to_a_language(said, sentence.start, sentence.end),
+                )
                 if _holds(said, sentence, one, said_at)
             ),
             *(
@@ -333,6 +337,7 @@ def _quoted(one: Told, read: str) -> Told:
 
 
 def _from_told(one: Told, voice: Voice, until: datetime | None, since: datetime | None = None) -> Fact:
+    one = in_one_language(one)
     subject = voice.subject if one.subject == "user" else one.subject
     return Fact(
         subject=subject,

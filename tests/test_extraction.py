@@ -1457,6 +1457,44 @@ def test_a_person_is_shown_by_the_whole_name_and_known_by_the_first(text: str, n
     assert (only(text).object, only(text).statement) == (name, says)
 
 
+IN_GERMAN = "From now on please answer in German."
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Back to English please, my colleague reads along.",
+        "In English again please.",
+        "Always answer in English.",
+        "Ab jetzt bitte auf Englisch antworten.",
+        "Bitte wieder auf Englisch.",
+        "À partir de maintenant, réponds-moi en anglais.",
+        "A partir de ahora responde en inglés.",
+    ],
+)
+def test_one_is_answered_in_the_language_that_was_asked_for_last(text: str) -> None:
+    assert may_replace(only(text), only(IN_GERMAN))
+    assert contradict(statement_of(only(text)), statement_of(only(IN_GERMAN)))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Always answer in English when I paste code.",
+        "Always answer in German or English.",
+        "Never answer in German.",
+        "Always use metric units.",
+    ],
+)
+def test_what_is_more_than_a_language_stands_beside_it(text: str) -> None:
+    assert not contradict(statement_of(only(text)), statement_of(only(IN_GERMAN)))
+
+
+@pytest.mark.parametrize("text", ["Back to English literature: who wrote it?", "I'm going back to English class."])
+def test_who_goes_back_to_a_subject_asks_for_no_language(text: str) -> None:
+    assert triples(text) == []
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
