@@ -27,6 +27,7 @@ from policies.fact_patterns_cjk import told_in_cjk
 from policies.fact_patterns_denied import (
     asks_whether,
     doubted,
+    in_part,
     ironic,
     no_date,
     no_event,
@@ -228,15 +229,7 @@ def _by_rule(
         # One is called "Anna Lee" and is the Anna of before.
         end = whole_name(said, first_end, sentence.end) if rule.shape == "person" else first_end
         shown = in_third_person(said[start:end])
-        if not thing or (rule.shape == "exact" and thing in ("girlfriend", "boyfriend")):
-            continue
-        if rule.shape == "clause" and said[end : end + 2].lstrip().startswith(COVER):  # "decided to use", and no what
-            continue
-        if rule.predicate.endswith("lives_in") and re.split(r"\W", thing, maxsplit=1)[0] in TOOLS:
-            continue
-        if rule.shape == "place" and NO_HOMES.fullmatch(thing):
-            continue
-        if rule.shape == "employer" and NO_EMPLOYERS.fullmatch(thing):
+        if _is_none(rule, thing, said[end : sentence.end]):
             continue
         begins = found.start() if groups.get("v") is None else found.start("v")
         lead = _lead(said, begins, sentence)
@@ -255,6 +248,20 @@ def _by_rule(
         of = "team" if ours else "user"
         one = told_by(rule, said[start:first_end], (begins, end), kind, shown=shown, says=says, of=of)
         yield from (_from_told(each, voice, until, since) for each in with_decision(one, shown))
+
+
+def _is_none(rule: Rule, thing: str, behind: str) -> bool:
+    """Whether what a rule found is no such thing: nobody's name, a tool to live in, a state for a home."""
+    if not thing or (rule.shape == "exact" and thing in ("girlfriend", "boyfriend")):
+        return True
+    if rule.shape == "clause" and behind[:2].lstrip().startswith(COVER):  # "decided to use", and no what
+        return True
+    if rule.predicate.endswith("lives_in") and re.split(r"\W", thing, maxsplit=1)[0] in TOOLS:
+        return True
+    if rule.predicate == "uses" and rule.ended and in_part(behind):
+        return True
+    none = {"place": NO_HOMES, "employer": NO_EMPLOYERS}.get(rule.shape)
+    return none is not None and none.fullmatch(thing) is not None
 
 
 def _as_denied(says: str, clause: str) -> str:

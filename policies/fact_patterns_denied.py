@@ -180,6 +180,19 @@ _IRONY_BEHIND: Final = re.compile(
     re.IGNORECASE,
 )
 
+# "We dropped Django in the new service": elsewhere it is in use still; "from our stack" is everywhere.
+_IN_PART: Final = re.compile(
+    r"(?: (?:for|with|by) [\w+#.-]+)? (?:in|from|on|for) (?:the|one|some|an?|our|this|that|these|those) "
+    r"(?!(?:[\w-]+ )?(?:stack|set-?up|projects?|code ?base|team|company|product|end|moment|time being|sake|future|whole"
+    r"|entire)\b)",
+    re.IGNORECASE,
+)
+
+
+def in_part(behind: str) -> bool:
+    """Whether the words behind what ended say that it ended in one place."""
+    return _IN_PART.match(behind) is not None
+
 
 def ironic(before: str, behind: str) -> bool:
     """Whether the words that open a sentence, or what stands in its line behind what it likes, say the contrary."""

@@ -1495,6 +1495,18 @@ def test_who_goes_back_to_a_subject_asks_for_no_language(text: str) -> None:
     assert triples(text) == []
 
 
+@pytest.mark.parametrize("where", ["in the new service", "for FastAPI in the new service", "on one of the hosts"])
+def test_a_tool_that_is_dropped_in_one_place_is_not_out_of_use(where: str) -> None:
+    assert triples(f"We dropped Django {where}.") == []
+
+
+@pytest.mark.parametrize("why", ["", " for FastAPI", " from our stack", " for the moment", " because it was slow"])
+def test_a_tool_that_is_dropped_is_out_of_use(why: str) -> None:
+    assert [(one.object, one.negated) for one in facts_in(f"We dropped Django{why}.", said_at=WEDNESDAY)] == [
+        ("django", True)
+    ]
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
