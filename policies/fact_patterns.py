@@ -134,7 +134,7 @@ _DIED = (
 _DIET = r"(?:vegetarian|vegan|pescatarian|halal|kosher|keto|gluten-free)"
 
 _WHO: Final = (
-    _rule(rf"my (?:full |first |real )?name(?: is|'s) (?:now |actually |really |still )?{_RUN}", "name", "{P} name is {o}.", "name", "one", importance=0.95),
+    _rule(rf"my (?:full |first |real )?name(?: is|'s) (?:now |actually |really |still |spel(?:led|t) |written )*{_RUN}", "name", "{P} name is {o}.", "name", "one", importance=0.95),
     _rule(rf"(?:(?:people |everyone |you can |please |just )*call me|I go by) {_RUN}", "name", "{P} name is {o}.", "name", "one", importance=0.9),
     _rule(r"(?:I'm|I am) (?P<o>[A-Z][a-z]+(?: [A-Z][a-z]+)?)(?=, (?:an? |and I|from |\d|I )|[.!]| from | and I)", "name", "{P} name is {o}.", "proper", "one", importance=0.9),
     _rule(r"(?:I'm|I am) [A-Z][a-z]+(?: [A-Z][a-z]+)?, (?:an? |the )(?P<o>[^,.;:!?()\n\"\ue000]{3,90})", "job", "{S} is {a o}.", "job", "one", importance=0.8),

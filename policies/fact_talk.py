@@ -37,6 +37,8 @@ _SENTENCES_READ: Final = 3
 _ANSWER_WORDS_MAX: Final = 8
 _SPEAKERS_MAX: Final = 8
 _ALIKE_CHARS: Final = 3
+_ALIKE_LONGER_MAX: Final = 3
+_SILENT: Final = re.compile(r"(?<=(.))\1|h")  # the second of two letters, and what is not heard
 _WORD_CHARS: Final = 30  # a shorter turn ("thanks a lot!") leaves what was said before it the last that was said
 _SAME_END_CHARS: Final = 40
 _RIGHT_CHARS_MAX: Final = 200
@@ -378,9 +380,11 @@ def _other_value(right: _Right, before: str, asked: str) -> bool:
 
 
 def _alike(one: str, other: str) -> bool:
-    """Whether two names may be one, written in two ways."""
+    """Whether two names may be one, written in two ways: "Cathrine" and "Catherine", "Ana" and "Anna"."""
     first, second = one.casefold(), other.casefold()
-    return first != second and first[:_ALIKE_CHARS] == second[:_ALIKE_CHARS] and abs(len(first) - len(second)) < 4
+    if first == second or abs(len(first) - len(second)) > _ALIKE_LONGER_MAX:
+        return False
+    return first[:_ALIKE_CHARS] == second[:_ALIKE_CHARS] or _SILENT.sub("", first) == _SILENT.sub("", second)
 
 
 def _instead(stated: Sequence[Fact], meant: Sequence[Fact], span: tuple[int, int]) -> Iterator[Fact]:

@@ -817,6 +817,7 @@ def test_what_stands_where_a_name_would_is_no_name(text: str) -> None:
 
 def test_a_name_of_now_is_a_name() -> None:
     assert triples("My name is now Tom.") == triples("Call me Tom.") == [("user", "name", "tom")]
+    assert triples("My name is spelled Anna, with two n's.") == [("user", "name", "anna")]
 
 
 @pytest.mark.parametrize(

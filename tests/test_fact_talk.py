@@ -41,6 +41,8 @@ def denied(*turns: str) -> list[tuple[str, str]]:
         ("I live in Cologne, who is a good dentist?", "I cannot say.", "oh wait, I meant Bonn, we moved", ("user", "lives_in", "bonn")),
         ("My rent is $1,200 and my salary is $3,400.", "Noted.", "Correction: the rent is $1,350", ("user", "rent", "$1,350")),
         ("Hi, my name is Katrin", "Hi Katrin!", "it's Katrine, with an e", ("user", "name", "katrine")),
+        ("Hi, I'm Ana.", "Hi Ana!", "it's Anna, two n's", ("user", "name", "anna")),
+        ("My name is Jon.", "Hi Jon!", "it's John, with an h", ("user", "name", "john")),
         ("My brother lives in Oslo.", "Nice.", "no, I meant my sister", ("user", "sister_lives_in", "oslo")),
         ("Ich wohne in Essen.", "Gut.", "Und ich wohne nicht in Essen, sondern in Bochum", ("user", "lives_in", "bochum")),
         ("我住在北京。", "好的。", "不对，是上海。", ("user", "lives_in", "上海")),
