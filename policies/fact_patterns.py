@@ -288,6 +288,7 @@ _TURNS: Final = (
     _rule(rf"I {_ADV}(?:quit|left|resigned from|got fired from|lost) my (?:[\w-]+ ){{0,3}}(?:job|position|role) (?:at|with) (?P<o>[A-Z][\w&' -]{{1,40}})", "works_at", "{S} no longer works at {o}.", "employer", "ended", "one", importance=0.8),
     _rule(rf"I {_ADV}(?:quit|left|resigned from|got fired from|lost) my (?P<o>(?:[\w-]+ ){{0,3}}(?:job|position|role))", "job", "{S} left their {o}.", "exact", "ended", "one", importance=0.8),
     _rule(rf"I {_ADV}(?:quit|stopped|gave up|given up) (?P<o>(?:smoking|drinking(?: (?!and\b|because\b|but\b)[a-z]+)?|running|eating [a-z]+|playing [a-z ]{{2,20}}|coffee|alcohol|sugar|meat|gluten|dairy))\b", "does", "{S} has stopped {o}.", "exact", "ended"),
+    _rule(rf"(?:{_IM}|I {_ADV}(?:started|began|went back to) )(?:back to )?(?P<o>smoking|vaping|running|jogging) again\b", "does", "{S} is {o} again.", "exact"),
     _rule(rf"(?:I|we|I've|we've) {_ADV}(?:sold|got rid of|gave away) (?P<o>(?:my|our) [^,.;:!?()\n\"\ue000]{{1,60}})", "has", "{S} no longer has {o}.", "phrase", "ended"),
     _rule(rf"(?:I|we|I've) {_ADV}(?:cancell?ed) (?:my|our) (?P<o>(?:[\w-]+ ){{0,3}}(?:subscription|membership|order))", "has", "{S} has cancelled {o}.", "phrase", "ended"),
     _rule(rf"my (?:all-time |absolute |personal )?favou?rite (?P<k>[a-z]+(?: [a-z]+)?) (?:is no longer|isn't|is not) {_RUN}", "favourite_{k}", "{P} favourite {k} is no longer {o}.", "phrase", "preference", "ended", "one"),

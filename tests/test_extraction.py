@@ -1508,6 +1508,19 @@ def test_a_tool_that_is_dropped_is_out_of_use(why: str) -> None:
     ]
 
 
+@pytest.mark.parametrize("text", ["I'm smoking again, sadly.", "I started smoking again."])
+def test_what_one_had_stopped_and_does_again_is_so(text: str) -> None:
+    again, stopped = only(text), only("I quit smoking three weeks ago.")
+    assert again.statement == "The user is smoking again."
+    assert (again.predicate, again.object) == (stopped.predicate, stopped.object)
+    assert contradict(statement_of(again), statement_of(stopped))
+
+
+@pytest.mark.parametrize("text", ["I'm running late again.", "Are you smoking again?", "I wish I was running again."])
+def test_what_only_sounds_like_a_habit_is_none(text: str) -> None:
+    assert triples(text) == []
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [
