@@ -15,6 +15,7 @@ from typing import Final
 
 from policies import fact_patterns_elsewhere as elsewhere
 from policies.brought import brought_in
+from policies.fact_introduced import introduced
 from policies.text import FENCED, SIGNS
 
 CHARS_MAX: Final = 6_000
@@ -149,7 +150,8 @@ _MATERIAL: Final = re.compile(
     # "You are Captain Redbeard", "Into French please: …", "Chapter 2. I …"
     r"|(?:^|[.!?,\n] *)(?:you(?: are|'re)(?: now)?|you (?:will )?play) (?-i:[A-Z][a-z])"
     r"|\bfrom now on,? you(?: are|'re| will be)\b(?! (?:to|not|allowed|going)\b)"
-    r"|\blet's (?:play(?=[.!\n]|$| (?:a (?:game|scene|part)|pretend|make-believe|out)\b)|role)"
+    r"|\blet's (?:play(?=[.!\n]|$| (?:an? (?:\w+ )?(?:game|scene|part)|(?:20|twenty) questions|charades|pretend"
+    r"|make-believe|out)\b)|role)"
     rf"|(?:^|\n)\W{{0,3}}(?:(?:now|and) )?(?:in|into|to|auf|ins|en|al|in het)? ?(?:{elsewhere.LANGUAGES})"
     r"(?: (?:please|pls|plz|version|translation|bitte|s'il (?:te|vous) pla[iî]t|por favor)| version)? ?[:：]"
     r"|(?:^|\n)\W{0,4}(?:chapter|act|scene|kapitel|szene|chapitre|cap[ií]tulo|escena)"
@@ -159,6 +161,7 @@ _MATERIAL: Final = re.compile(
     r"|analy[sz]e|explain|shorten|(?:reply|respond) to|think (?:of|about)) this\b[^\n.!?:]{0,40}[:.?!]?[ \t]*\n"
     r"|(?:^|[.!?\n] *)(?:verse|chorus|bridge|refrain|strophe|strofa|couplet)(?: \w+)? ?:"
     r"|\bignore (?:all|any|previous|the above)\b"
+    r"|(?:^|[.!?\n] *)(?:please )?(?:correct|proof-?read|rate|judge|rephrase)(?: (?:this|it))?(?: please)? ?:"
     r"|(?:^|[.!?\n] *)(?:examples?|sentence|quote|(?:song )?lyrics|ticket[^:\n]{0,12}|repeat after me|echo|conjugate"
     r"|true or false|two truths[^:\n]{0,20}|input|text|caption|(?:customer|client|user|their|his|her)(?:'s)? (?:message"
     r"|e-?mail|review|comment|request|complaint|question|text|note|reply|post)) ?[:–-]",
@@ -303,7 +306,8 @@ def covered(text: str) -> str:
     if last and _ABOVE.match(last[0]):
         return "\n" * len(said)
     material = min(_start(_MATERIAL, said), elsewhere.material_at(said))
-    said = said[:material] + "\n" * (len(said) - material)
+    for start, end in (*introduced(said), (material, len(said))):
+        said = said[:start] + "\n" * (end - start) + said[end:]
     asked = min(_start(_WRITE, said), elsewhere.writing_at(said))
     line = said.find("\n", asked)
     end = len(said) if line < 0 or len(said.strip()) > 1_500 else line

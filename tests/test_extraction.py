@@ -1522,6 +1522,61 @@ def test_what_only_sounds_like_a_habit_is_none(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "text",
+    [
+        "Help my daughter with her homework: My name is Tim. I live in London. I have a dog called Spot.",
+        "Continue the story: I woke up in a cave. My name is Arven.",
+        "Here is my friend's dating profile: I'm Sam, 29, I love dogs and hiking. Rate it.",
+        "Is this sentence correct? I have been living in Madrid since five years.",
+        "Correct: I am agree with you, I live in Valencia since 2010.",
+        "Let's play 20 questions. I live in Africa.",
+        "Asking for a friend: I'm pregnant, what should I do?",
+        "Hilf meiner Tochter bei den Hausaufgaben: Ich heiße Tim und wohne in London.",
+        "Ist dieser Satz richtig? Ich wohne seit fünf Jahren in Madrid.",
+        "Ich frage für eine Freundin: Ich bin verheiratet und wohne in Kiel.",
+        "Voici le profil de ma sœur : je suis végétarienne et j'habite à Lyon.",
+        "Cette phrase est-elle correcte ? J'habite à Madrid depuis cinq ans.",
+        "Continúa la historia: me llamo Arven y vivo en Praga.",
+        "¿Es correcta esta frase? Vivo en Madrid desde hace cinco años.",
+        "这句话对吗？我住在马德里。",
+        "Movie quote: I live in Casablanca. My name is Rick.",
+        "Le message de mon frère : j'habite à Nice maintenant.",
+        "Job ad answer of a candidate: I work at Siemens and I live in Graz.",
+        "Aus der Sicht eines Hundes: Ich heiße Bello und wohne in Ulm.",
+        "以一只猫的口吻：我叫咪咪，我住在北京。",
+    ],
+)
+def test_what_a_lead_names_as_a_text_is_not_said_of_the_user(text: str) -> None:
+    assert triples(text) == []
+
+
+@pytest.mark.parametrize(
+    "lead",
+    [
+        *(
+            "My story",
+            "Here is my profile",
+            "Update my profile",
+            "Long story short",
+            "Facts about me",
+            "Quick question",
+        ),
+        *("My answer", "Answer", "I wrote him"),
+    ],
+)
+def test_a_lead_that_names_no_text_of_another_introduces_ones_own_words(lead: str) -> None:
+    assert triples(f"{lead}: I live in Rome.") == [("user", "lives_in", "rome")]
+
+
+@pytest.mark.parametrize(
+    "lead", ["He texted", "My boss said", "Mein Chef hat geschrieben", "Mon voisin dit", "Mi vecina escribió"]
+)
+def test_what_another_says_goes_to_the_end_of_the_line(lead: str) -> None:
+    assert triples(f"{lead}: I live in Oslo. My phone is a Nokia.") == []
+    assert triples(f"{lead}: I live in Oslo.\n\nI live in Rome.") == [("user", "lives_in", "rome")]
+
+
+@pytest.mark.parametrize(
     ("text", "says"),
     [
         ("My wedding is on 5 May.", "The user's wedding is on 5 May."),
