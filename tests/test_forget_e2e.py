@@ -197,6 +197,27 @@ def test_who_lost_the_answer_finds_the_receipt(forgetting: Service) -> None:
     assert forgetting.receipt(lost["id"], X_Memory_User="hana") == lost
 
 
+KEPT: dict[str, Any] = {
+    "tasks": {"tasks": [{"title": "Order forty oak beams from the mill at Bled before the Easter market opens"}]},
+    "entities": {"name": "Weir works", "type": "place", "notes": "They saw the beams on the floor above the old weir."},
+    "personas": {"name": "miller", "description": "Answer as an old miller who knows every beam in the town."},
+    "checkpoints": {"name": "june", "notes": "The roof of the northern boathouse is to be tarred in the second week."},
+}
+
+
+def test_an_answer_that_quotes_what_stays_leaves_no_trace_of_itself(forgetting: Service) -> None:
+    """The words are the record's own, which stays: they are no proof that the answer does."""
+    for kind, body in KEPT.items():
+        assert "error" not in forgetting.call("POST", f"/memory/v1/{kind}", body, X_Memory_User="ivo")
+    record = KEPT["tasks"]["tasks"][0]
+    said = [record["title"], *(KEPT[kind][name] for kind, name in (("entities", "notes"), ("checkpoints", "notes")))]
+    said.append(KEPT["personas"]["description"])
+    take_in(forgetting, "ivo", {"session": "quotes", "role": "assistant", "content": " ".join(said)})
+    receipt = forget(forgetting, "ivo", session="quotes")
+    assert (receipt["complete"], receipt["probe"]["found"]) == (True, {}), receipt
+    assert receipt["probe"]["word_runs_said_elsewhere"] > 0 and receipt["counts"]["turns"] == 1
+
+
 def test_a_memory_that_was_changed_and_hidden_before_is_forgotten_in_full(forgetting: Service) -> None:
     """The audit log goes on naming its id: that a memory was changed is no trace of what it said."""
     take_in(forgetting, "vida", {"role": "user", "content": "My locker at the baths is number forty."})

@@ -12,10 +12,11 @@ import re
 import time
 from collections import Counter, deque
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, get_args
 from uuid import UUID
 
 from memory.adapters.postgres.database import Database
+from memory.adapters.postgres.own_memory import Collection
 from memory.adapters.postgres.queries import Query
 from memory.documents import ORIGIN
 from memory.erasure.shingles import Shingles
@@ -24,6 +25,8 @@ from memory.erasure.wanted import Wanted
 _NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _OWN_TABLES: Final = frozenset({"erasures", "erasure_items", "schema_migrations"})
 _LOCKED_S: Final = 1.0
+_KEPT_BY_HAND: Final = frozenset({ORIGIN, *get_args(Collection)})
+"""Origins of what somebody keeps: left over, it is a source of its own."""
 _KEPT: Final = frozenset({"outbox.object_id", "audit_log.ids", "audit_log.detail"})
 
 
@@ -34,8 +37,8 @@ class DatabaseProbe:
         self._database = database
 
     async def spare_said(self, tenant: UUID, scopes: Sequence[int], words: Shingles, made: Shingles) -> set[str]:
-        """What the turns that are left say has another source. `made`: words that were made of turns ("Ana lives in
-        Bled"), which the same words of another make again: for them memories count as a source too.
+        """What the turns, files and records that are left say has another source. `made`: words that were made of turns
+        ("Ana lives in Bled"), which the same words of another make again: for them memories count as a source too.
         Returns what clients call these turns: an export taken in elsewhere names its turns by their old ids.
         """
         names: set[str] = set()
@@ -46,7 +49,7 @@ class DatabaseProbe:
         versions = {"memory_versions": ["content", "origin", "attributes"]}
         async for _, (content, origin, attributes) in self._rows(tenant, scopes, versions):
             made.said(content)
-            if origin == ORIGIN:  # somebody's file says so, whoever else has
+            if origin in _KEPT_BY_HAND:  # somebody's file or task says so, whoever else has
                 words.said(content)
                 words.said(str(attributes))
                 made.said(str(attributes))
