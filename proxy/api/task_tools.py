@@ -145,4 +145,6 @@ def _line(one: TaskSaid, stands: str = "") -> str:
 def _step(one: TaskStepSaid) -> str:
     """A change in a line."""
     moved = f"{one.was} -> {one.status}" if one.was else f"kept as {one.status}"
+    if one.was == one.status:
+        moved = f"changed, {one.status} still"
     return f"- {one.at:%Y-%m-%d %H:%M} (version {one.version}): {moved}"

@@ -108,7 +108,7 @@ def _told(verb: str, answer: Mapping[str, Any]) -> Iterable[str]:
     if verb == "list":
         yield from (_line(one) for one in answer["data"])
     elif verb == "history":
-        yield from (f"{one['at'][:19]}  {one['was'] or '':10} -> {one['status']}" for one in answer["data"])
+        yield from (f"{one['at'][:19]}  {_moved(one)}" for one in answer["data"])
     elif verb == "graph":
         yield from (f"ready    {one}" for one in answer["ready"])
         yield from (f"waiting  {one}  for {', '.join(wanted)}" for one, wanted in answer["waiting"].items())
@@ -118,6 +118,12 @@ def _told(verb: str, answer: Mapping[str, Any]) -> Iterable[str]:
         yield _line(answer)
         told = (f"{name}: {answer[name]}" for name in ("notes", "input", "output") if answer[name])
         yield from told if verb == "show" else ()
+
+
+def _moved(step: Mapping[str, Any]) -> str:
+    """Where a task came from and went; of one that stayed there, that what it says was changed."""
+    stayed = step["was"] == step["status"]
+    return f"{step['was'] or '':10} -> {step['status']}" if not stayed else f"{step['status']:10}    changed"
 
 
 def _line(one: Mapping[str, Any]) -> str:
