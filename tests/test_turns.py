@@ -19,6 +19,7 @@ from memory.adapters.tokenizer import EstimatedTokens
 from memory.chain import Digest, chain
 from memory.ids import new_id
 from memory.model import Captured, Entry, ImportChunk, ImportLine, Placed, Retrieval, Scope, SessionRef, Turn
+from memory.write.facts import facts_of
 from memory.write.parts import PARTS_MAX, clean_calls, cut_binaries, typed
 from memory.write.redact import Redactor
 from memory.write.turns import as_sensitive_as_given, messages_of, turn_of, turn_of_line
@@ -95,6 +96,16 @@ def test_the_call_before_an_output_counts_where_ids_come_again() -> None:
         {"role": "tool", "tool_call_id": "call_0", "name": "named", "content": "by itself"},
     )
     assert [one.name for one in turns] == [None, "weather", None, "clock", None, "named"]
+
+
+def test_a_name_that_is_the_role_names_nobody() -> None:
+    said, other, answer = turns_of(
+        {"role": "user", "name": "user", "content": "My cat is called Mina."},
+        {"role": "user", "name": "writer", "content": "Mine is called Tom."},
+        {"role": "assistant", "name": "assistant", "content": "Fine names."},
+    )
+    assert (said.name, other.name, answer.name) == (None, "writer", None)
+    assert [fact.fact.statement for fact in facts_of([said])] == ["The user's cat is called Mina."]
 
 
 def test_an_answers_calls_and_refusal_are_kept_as_what_they_are() -> None:

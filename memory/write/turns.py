@@ -132,7 +132,7 @@ def turn_of(
         chain=message.chain,
         parent_chain=message.parent,
         role=role,
-        name=_clean(message.value.get("name"), redactor) or _clean(message.tool, redactor),
+        name=_speaker(message.value.get("name"), role, redactor) or _clean(message.tool, redactor),
         content=said.text,
         tool_calls=said.tool_calls,
         tool_call_id=_clean(message.value.get("tool_call_id"), redactor),
@@ -170,7 +170,7 @@ def turn_of_line(
         chain=chain,
         parent_chain=parent,
         role=line.role,
-        name=_clean(line.name, redactor),
+        name=_speaker(line.name, line.role, redactor),
         content=said.text,
         tool_calls=said.tool_calls,
         tool_call_id=_clean(line.tool_call_id, redactor),
@@ -240,6 +240,11 @@ def _mapping(value: Any) -> Mapping[str, Any]:
 def _role(value: Mapping[str, Any]) -> str:
     role = value.get("role")
     return storable(role)[:64] if isinstance(role, str) and role else "unknown"
+
+
+def _speaker(name: Any, role: str, redactor: Redacts) -> str | None:
+    """Who spoke. A name that is the role says nothing: some clients call every user "user"."""
+    return _clean(name, redactor) if name != role else None
 
 
 def _clean(value: Any, redactor: Redacts) -> str | None:
