@@ -4,7 +4,8 @@ Agents without tool calls of their own send what a tool said as the user's next 
 for 'a.md'] Result:"), and put files, pages, rules and reminders before the user's words in elements
 (`<document>…</document>`). So an element that is closed is brought, but for those that hold what the user wrote
 (`<user_query>`), and so is all behind the head of a tool's output. A front-end's errand (a title, tags, what to ask
-next) is brought whole: nobody said it. Pure; refuses nothing. Linear.
+next) is brought whole, and so is what a library tells the model of its last answer: nobody said it. Pure; refuses
+nothing. Linear.
 """
 
 from __future__ import annotations
@@ -147,6 +148,18 @@ _ERRAND: Final = re.compile(
     r"|query: history:\s)",
     re.DOTALL | re.IGNORECASE,
 )
+# What a library or an agent says to the model of its last answer, as they word it.
+_NOTICE: Final = re.compile(
+    r"\s*(?:(?:correct your json only response, based on the following errors:"
+    r"|\[error\] you did not use a tool in your previous response\b"
+    r"|i committed the changes with git hash [0-9a-f]{4,40} & commit msg:"
+    r"|i didn't see any properly formatted edits in your reply\b"
+    r"|please continue working on the task on whatever approach you think is suitable\.)"
+    r"|(?:validation feedback|\d+ validation errors?):.*\bfix the errors and try again\.\s*\Z"
+    r"|validation errors? found:.*\brecall the function correctly, fix the errors\b"
+    r"|(?:call id: \S{1,100}\s)?error:.*\bnow let's retry: take care not to repeat previous errors\b)",
+    re.DOTALL | re.IGNORECASE,
+)
 # What instructs a model to do one, with what it is done to in the messages behind it.
 _INSTRUCTED: Final = re.compile(
     r"\W*(?:you are a title generator\. you output only\b"
@@ -193,7 +206,7 @@ def _around(text: str) -> list[tuple[int, int]]:
 
 def brought_in(text: str) -> list[tuple[int, int]]:
     """The ranges of a text that a program brought, in order, none in another."""
-    if is_errand(text):
+    if is_errand(text) or _NOTICE.match(text):
         return [(0, len(text))]
     if around := _around(text):
         return around
@@ -249,7 +262,11 @@ def is_output(text: str) -> bool:
 
 
 def is_state(text: str) -> bool:
-    """Whether a text is only what a program says of its own state: an editor's open files, a reminder to the model."""
+    """Whether a text is only what a program says of its own state: an editor's open files, a reminder to the model,
+    what was wrong with its last answer.
+    """
+    if _NOTICE.match(text):
+        return True
     if own_words(text).strip():
         return False
     openings = [_OPENING.match(text, start) for start, _ in brought_in(text)]

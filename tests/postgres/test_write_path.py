@@ -553,8 +553,22 @@ STATE = "<environment_details>\n# Open Tabs\nsrc/app.ts\n</environment_details>"
         ("<document>\nThe contract ends in May.\n</document>", 2),
         (f"<document>\nThe contract ends in May.\n</document>\n{STATE}", 2),
         (f"<feedback>\nRename the module.\n</feedback>\n{STATE}", 2),
+        ("Correct your JSON ONLY RESPONSE, based on the following errors:\n1 validation error for Module", 1),
+        ("Validation Error found:\nname: field required\nRecall the function correctly, fix the errors", 1),
+        ("1 validation error:\n```json\n[]\n```\n\nFix the errors and try again.", 1),
+        ("Validation feedback:\nNo such module.\n\nFix the errors and try again.", 1),
+        ("[ERROR] You did not use a tool in your previous response! Please retry with a tool use.", 1),
+        ("I committed the changes with git hash 1a2b3c4 & commit msg: feat: rename the module", 1),
+        ("I didn't see any properly formatted edits in your reply?!", 1),
+        (
+            "Please continue working on the task on whatever approach you think is suitable.\nOr finish.",
+            1,
+        ),
+        ("Call id: call_1\nError:\nNo such module.\nNow let's retry: take care not to repeat previous errors!", 1),
+        ("1 validation error for Module\nname: field required\n\nWhat is wrong with it?", 2),
+        ("I committed the changes to the module.", 2),
     ],
-    ids=["state", "and a reminder", "and words", "a document", "a document and state", "words in an element"],
+    ids=lambda case: case[:40] if isinstance(case, str) else None,
 )
 def test_what_only_says_the_state_of_a_program_is_remembered_by_nobody(said: str, kept: int) -> None:
     exchange_id, talk = new_id(), Talk("ada", "s", (Exchange((), ""),))
