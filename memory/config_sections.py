@@ -116,7 +116,9 @@ class Redis(Section):
     """Redis 7+ or Valkey 8+. Without a URL the embedded Valkey runs in the data directory."""
 
     url: RedisUrl | None = Field(
-        default=None, description="Server of the durable queue; null runs the embedded Valkey."
+        default=None,
+        description="Server of the durable queue; null runs the embedded Valkey. One or more nodes of a cluster: "
+        "redis+cluster://HOST:PORT,HOST:PORT.",
     )
     cache_url: RedisUrl | None = Field(default=None, description="Server for what may be evicted; null: url.")
 

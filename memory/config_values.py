@@ -63,6 +63,14 @@ def _check_port(parts: SplitResult) -> None:
         raise ValueError("a URL whose port is a number from 0 to 65535 (in a password write %2F for /)") from None
 
 
+def _check_cluster(parts: SplitResult) -> None:
+    """Several nodes may be named. Databases beside the first are what a cluster has none of."""
+    for node in parts.netloc.rpartition("@")[2].split(","):
+        _check_port(parts._replace(netloc=node))
+    if parts.path not in ("", "/", "/0") or any(name == "db" for name, _ in parse_qsl(parts.query)):
+        raise ValueError("a URL without a database: a cluster has only one (give each service a cluster of its own)")
+
+
 def _check_options(parts: SplitResult) -> None:
     """What the driver does not know it takes for a setting, and the server ends each connection that brings one."""
     named = {name for name, _ in parse_qsl(parts.query, keep_blank_values=True)}
@@ -95,6 +103,8 @@ def _url_of(*schemes: str) -> AfterValidator:
             raise ValueError(f"a URL that begins with {', '.join(f'{scheme}://' for scheme in schemes)}")
         if parts.scheme in ("redis", "rediss"):  # Postgres' may name several hosts
             _check_port(parts)
+        if parts.scheme in ("redis+cluster", "rediss+cluster"):
+            _check_cluster(parts)
         if parts.scheme in ("postgresql", "postgres"):
             _check_options(parts)
         return value
@@ -149,7 +159,11 @@ HttpUrl = Annotated[str, AfterValidator(_http_url), Expects("an http:// or https
 UpstreamUrl = Annotated[HttpUrl, AfterValidator(_without_v1)]
 CollectorUrl = Annotated[HttpUrl, AfterValidator(_without_traces)]
 PostgresUrl = Annotated[SecretStr, _url_of("postgresql", "postgres"), Expects("a postgresql:// URL")]
-RedisUrl = Annotated[SecretStr, _url_of("redis", "rediss", "unix"), Expects("a redis://, rediss:// or unix:// URL")]
+RedisUrl = Annotated[
+    SecretStr,
+    _url_of("redis", "rediss", "unix", "redis+cluster", "rediss+cluster"),
+    Expects("a redis://, rediss://, unix://, redis+cluster:// or rediss+cluster:// URL"),
+]
 Directory = Annotated[Path, BeforeValidator(_to_path), Expects("a path")]
 Key = Annotated[SecretStr, AfterValidator(_key), Expects("text without spaces")]
 HttpUrls = Annotated[tuple[HttpUrl, ...], Field(strict=False), Expects("a list of http:// or https:// URLs")]

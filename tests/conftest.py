@@ -7,7 +7,12 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
-pytest_plugins = ["tests.postgres_fixture", "tests.valkey_fixture", "tests.service_fixture"]
+pytest_plugins = [
+    "tests.postgres_fixture",
+    "tests.valkey_fixture",
+    "tests.cluster_fixture",
+    "tests.service_fixture",
+]
 settings.register_profile("unhurried", deadline=None)
 settings.load_profile("unhurried")
 

@@ -37,6 +37,7 @@ from proxy.cli import check_machine, check_model, check_start, check_stores, che
 from proxy.cli.checks import Check, Finding, Findings, as_json, as_text, failed, findings_of
 from proxy.cli.client import Client
 from proxy.cli.examination import configuration
+from tests.cluster_fixture import Cluster
 from tests.postgres_fixture import TestDatabase
 from tests.service_fixture import Service
 from tests.test_cli_client import answering
@@ -421,7 +422,8 @@ def test_the_connections_of_memory_workers_are_counted_as_they_open_them() -> No
         ("fsync", {"version": (6, 2)}, "FAIL", "upgrade"),
         ("fsync", {"name": "Valkey", "version": (7, 2)}, "FAIL", "upgrade"),
         ("fsync", {"role": "slave"}, "FAIL", "primary"),
-        ("fsync", {"cluster": True}, "FAIL", "one primary"),
+        ("fsync", {"cluster": True}, "FAIL", "redis+cluster://"),
+        ("fsync", {"cluster": True, "address": "h:1"}, "ok", ""),
         ("fsync", {"last_write_ok": False}, "FAIL", "spool"),
     ],
 )
@@ -434,7 +436,7 @@ def test_a_queue_server_that_keeps_less_than_promised_fails(
 
 
 async def test_a_real_valkey_is_read_as_it_is_set(valkey: ValkeyServer) -> None:
-    seen = await redis_fitness(valkey.url)
+    (seen,) = await redis_fitness(valkey.url)
     assert (seen.name, seen.role, seen.appendonly, seen.appendfsync) == ("Valkey", "master", True, "always")
     assert worst(await check_stores.redis(settings_with(redis={"url": SecretStr(valkey.url)}))) == "ok"
 
@@ -468,13 +470,29 @@ def test_exchanges_that_nobody_stores_are_told(depth: QueueDepth, level: str, sa
     assert finding.level == level and says in finding.found
 
 
-async def test_a_node_of_a_cluster_is_no_server_for_the_queue(valkey_cluster: str) -> None:
+async def test_a_node_of_a_cluster_is_no_server_for_the_queue(cluster: Cluster) -> None:
     """It takes the lanes of its own slots only, and no worker can read several."""
-    queue = RedisQueue(valkey_cluster, lanes=4)
+    alone = f"redis://127.0.0.1:{cluster.nodes[0].port}"
+    queue = RedisQueue(alone, lanes=4)
     with pytest.raises(QueueUnavailable):
         await queue.take(await queue.prepare(), count=1, block_ms=0)
     await queue.close()
-    assert worst(await check_stores.redis(settings_with(redis={"url": SecretStr(valkey_cluster)}))) == "FAIL"
+    found, *_ = await check_stores.redis(settings_with(redis={"url": SecretStr(alone)}))
+    assert (found.level, "redis+cluster://HOST:PORT" in found.mend) == ("FAIL", True)
+
+
+async def test_every_primary_of_a_cluster_is_held_against_what_is_promised(cluster: Cluster) -> None:
+    settings = settings_with(redis={"url": SecretStr(cluster.url), "cache_url": SecretStr(f"{cluster.url}/")})
+    found = await check_stores.redis(settings)
+    assert worst(found) == "ok"
+    assert all(one.found.startswith("all 3 primaries: ") for one in found if one.what != "what waits")
+    weak = cluster.nodes[1]
+    weak.ask("CONFIG", "SET", "appendfsync", "everysec")
+    try:
+        (bad,) = [one for one in await check_stores.redis(settings) if one.level != "ok"]
+    finally:
+        weak.ask("CONFIG", "SET", "appendfsync", "always")
+    assert bad.found.startswith(f"127.0.0.1:{weak.port}: appendfsync is everysec")
 
 
 async def test_the_catalogue_question_is_understood_by_a_real_postgres(postgres: TestDatabase) -> None:

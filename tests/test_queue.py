@@ -16,6 +16,7 @@ from memory.adapters.redis_queue import ENTRY_BYTES_MAX, Promised, RedisQueue, l
 from memory.errors import ConfigInvalid, QueueUnavailable
 from memory.ids import new_id
 from memory.ports import Delivery, Entry, Queue
+from tests.cluster_fixture import Cluster
 from tests.valkey_fixture import ValkeyServer
 
 LANES = 4
@@ -292,7 +293,7 @@ async def test_a_server_without_replicas_cannot_promise_replication(valkey: Valk
 
 async def test_replication_is_not_promised_over_a_cluster() -> None:
     with pytest.raises(ConfigInvalid):
-        RedisQueue("redis://127.0.0.1:1", durability="replicated", cluster=True)
+        RedisQueue("redis+cluster://127.0.0.1:1", durability="replicated")
 
 
 @pytest.mark.parametrize(
@@ -413,8 +414,8 @@ async def test_what_was_in_flight_at_kill_9_is_reclaimed_after_it(queue: RedisQu
 
 
 @pytest.mark.slow
-async def test_a_cluster_keeps_the_same_promises(valkey_cluster: str) -> None:
-    queue = RedisQueue(valkey_cluster, lanes=LANES, cluster=True)
+async def test_a_cluster_keeps_the_same_promises(cluster: Cluster) -> None:
+    queue = RedisQueue(cluster.url, lanes=LANES)
     try:
         waiting = asyncio.create_task(queue.take(await queue.prepare(), count=1, block_ms=4000))
         entries = [an_entry(subject=UUID(int=number % 5)) for number in range(40)]
@@ -451,6 +452,9 @@ async def test_a_cluster_keeps_the_same_promises(valkey_cluster: str) -> None:
         "unix:///run/v.sock?encoding=utf-16",
         "redis://h/0?socket_timeout=0.5",
         "redis://:hunter2/b@h",
+        "redis+cluster://h/1",
+        "redis+cluster://h?prefix=x",
+        "redis+cluster://h:1,g:port",
     ],
 )
 def test_an_address_with_an_option_that_there_is_not_is_refused_before_anything_is_asked(url: str) -> None:

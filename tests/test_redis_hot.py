@@ -18,6 +18,7 @@ from memory.errors import QueueUnavailable
 from memory.model import Announcement, Scope, SessionRef
 from memory.read.conversation import WITHDRAWN, Asked, HotState
 from memory.read.dropped import Joint
+from tests.cluster_fixture import Cluster
 from tests.valkey_fixture import ValkeyServer
 
 SCOPE = Scope(UUID(int=1))
@@ -279,8 +280,8 @@ async def test_a_server_that_hangs_holds_nobody_and_one_that_is_gone_is_a_named_
 
 
 @pytest.mark.slow
-async def test_a_cluster_serves_keys_of_several_slots(valkey_cluster: str) -> None:
-    hot = RedisHot(valkey_cluster, timeout_ms=5000, keep_timeout_ms=5000, cluster=True)
+async def test_a_cluster_serves_keys_of_several_slots(cluster: Cluster) -> None:
+    hot = RedisHot(cluster.url, timeout_ms=5000, keep_timeout_ms=5000)
     session = a_session()
     await hot.keep(SCOPE, KEY, ANSWERS[:1], OPENING, True, session, {})
     await hot.announce(SCOPE.tenant, 2, 9)

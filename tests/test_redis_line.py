@@ -292,17 +292,17 @@ async def test_password_and_database_of_the_address_are_used(valkey: ValkeyServe
 
 
 @pytest.mark.parametrize(
-    ("url", "cluster", "kind"),
+    ("url", "kind"),
     [
-        ("redis://h:1/3", False, Line),
-        ("unix:///run/v.sock?db=1", False, Line),
-        ("rediss://h", False, Pooled),
-        ("redis://h?socket_keepalive=yes", False, Pooled),
-        ("redis://h", True, Pooled),
+        ("redis://h:1/3", Line),
+        ("unix:///run/v.sock?db=1", Line),
+        ("rediss://h", Pooled),
+        ("redis://h?socket_keepalive=yes", Pooled),
+        ("redis+cluster://h", Pooled),
     ],
 )
-def test_what_a_line_cannot_serve_goes_over_the_client(url: str, cluster: bool, kind: type) -> None:
-    assert type(line_to(url, connect("redis://h"), cluster=cluster)) is kind
+def test_what_a_line_cannot_serve_goes_over_the_client(url: str, kind: type) -> None:
+    assert type(line_to(url, connect("redis://h"))) is kind
 
 
 async def test_a_line_over_tcp(scripted: tuple[Scripted, Line]) -> None:

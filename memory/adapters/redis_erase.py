@@ -17,7 +17,9 @@ from uuid import UUID
 
 from redis.exceptions import ResponseError
 
+from memory.adapters import redis_scripts
 from memory.adapters.redis_client import connect, faults, heard_on
+from memory.adapters.redis_cluster import Cluster, at
 from memory.adapters.redis_queue import _GROUP, _LANES_KEY, _dead_key, _delivery, _key, lane_names
 from memory.ports import Entry
 
@@ -133,10 +135,9 @@ class RedisErase:
                 meant = is_dead or subjects is None or entry.subject_id in subjects
                 if entry.tenant_id == tenant and meant and await judge(entry, is_dead):
                     with faults("take an entry out"):
-                        pipe = self._queue.pipeline(transaction=True)
-                        pipe.execute_command("XACK", key, _GROUP, entry_id)
-                        pipe.execute_command("XDEL", key, entry_id)
-                        gone += int((await pipe.execute())[1])
+                        gone += int(
+                            await self._queue.execute_command("EVAL", redis_scripts.DONE, 1, key, _GROUP, entry_id)
+                        )
         return gone
 
     async def _known_lanes(self) -> tuple[str, ...]:
@@ -145,25 +146,29 @@ class RedisErase:
         return tuple(sorted({*known, *lane_names(self._lanes)}))
 
     async def rewrite_log(self, within_s: float) -> bool:
-        """Write the append-only file of the queue anew, without what is gone. Whether that was done in time. A rewrite
-        that is under way began with all of it: another is begun behind that.
+        """Write the append-only file of the queue anew, without what is gone; of a cluster those of its replicas too.
+        Whether that was done in time. A rewrite that is under way began with all of it: another is begun behind that.
         """
-        begun = False
         with faults("rewrite the log"):
-            for _ in range(round(within_s / _REWRITE_POLL_S)):
-                info = await self._queue.info("persistence")
-                busy = info["aof_rewrite_in_progress"] or info.get("aof_rewrite_scheduled")
-                if begun and not busy:
-                    return bool(info["aof_last_bgrewrite_status"] == "ok")
-                if not busy:
-                    begun = await self._begin_rewrite()
-                await asyncio.sleep(_REWRITE_POLL_S)
+            nodes = await self._queue.nodes() if isinstance(self._queue, Cluster) else [None]
+            return all(await asyncio.gather(*(self._rewrite_log(at(node), within_s) for node in nodes)))
+
+    async def _rewrite_log(self, there: Mapping[str, Any], within_s: float) -> bool:
+        begun = False
+        for _ in range(round(within_s / _REWRITE_POLL_S)):
+            info = await self._queue.info("persistence", **there)
+            busy = info["aof_rewrite_in_progress"] or info.get("aof_rewrite_scheduled")
+            if begun and not busy:
+                return bool(info["aof_last_bgrewrite_status"] == "ok")
+            if not busy:
+                begun = await self._begin_rewrite(there)
+            await asyncio.sleep(_REWRITE_POLL_S)
         return False
 
-    async def _begin_rewrite(self) -> bool:
+    async def _begin_rewrite(self, there: Mapping[str, Any]) -> bool:
         """False where the server had begun one by itself meanwhile."""
         try:
-            await self._queue.execute_command("BGREWRITEAOF")
+            await self._queue.execute_command("BGREWRITEAOF", **there)
         except ResponseError as refusal:
             if "in progress" not in str(refusal):
                 raise

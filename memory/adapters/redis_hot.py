@@ -30,7 +30,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from memory.adapters import redis_scripts
-from memory.adapters.redis_client import connect, faults, heard_on, refused
+from memory.adapters.redis_client import connect, faults, heard_on, is_cluster, refused
 from memory.adapters.redis_line import Command, line_to
 from memory.chain import DIGEST_BYTES, Digest
 from memory.model import Announcement, Scope, SessionRef
@@ -67,11 +67,10 @@ class RedisHot:
         session_ttl_s: float = 86_400,
         timeout_ms: float = 60,
         keep_timeout_ms: float = 50,
-        cluster: bool = False,
     ) -> None:
-        self._client = connect(url, cluster=cluster)
-        self._line = line_to(url, self._client, cluster=cluster)
-        self._cluster = cluster
+        self._client = connect(url)
+        self._line = line_to(url, self._client)
+        self._cluster = is_cluster(url)
         self._opening_ttl_s = max(1, round(opening_ttl_s)) if opening_ttl_s else 0
         self._session_ttl_s = max(1, round(session_ttl_s))
         self._timeout_s = timeout_ms / 1000
@@ -89,9 +88,10 @@ class RedisHot:
         prefix = _prefix(scope.tenant, scope_key)
         keys = [f"{prefix}:c:{_name(digest)}" for digest in asked.answers]
         keys += [f"{prefix}:o:{_name(asked.opening)}"] if asked.opening is not None else []
+        keys += [f"{prefix}:l:"]
         session = "" if asked.session_id is None else asked.session_id.hex
         marks = [_name(digest) for digest in asked.marks[-_MARKS_MAX:]]
-        told: list[str] = [str(len(keys)), *keys, str(len(asked.answers)), f"{prefix}:l:", session, *marks]
+        told: list[str] = [str(len(keys)), *keys, str(len(asked.answers)), session, *marks]
         commands: list[Command] = [("EVAL", redis_scripts.FIND, *told)]
         versions = [_version_key(scope.tenant, scope_id) for scope_id in asked.scope_ids]
         if versions:

@@ -21,7 +21,7 @@ from typing import Any, Final, Protocol, cast
 import hiredis
 from redis.asyncio.connection import UnixDomainSocketConnection, parse_url
 
-from memory.adapters.redis_client import Client, faults, leave_replica, refused
+from memory.adapters.redis_client import Client, faults, is_cluster, leave_replica, refused
 
 Command = tuple[str | bytes | int, ...]
 
@@ -49,11 +49,13 @@ class Asks(Protocol):
         """End; what was asked fails."""
 
 
-def line_to(url: str, client: Client, *, cluster: bool = False) -> Asks:
+def line_to(url: str, client: Client) -> Asks:
     """A Line to this address, or what asks over `client` where that cannot serve it."""
+    if is_cluster(url):
+        return Pooled(client)
     parts = dict(parse_url(url))
     kind = parts.pop("connection_class", None)
-    if cluster or kind not in (None, UnixDomainSocketConnection) or not parts.keys() <= _ADDRESS:
+    if kind not in (None, UnixDomainSocketConnection) or not parts.keys() <= _ADDRESS:
         return Pooled(client)
     return Line(parts)
 

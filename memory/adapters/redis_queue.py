@@ -23,7 +23,8 @@ from redis.exceptions import ResponseError
 
 from memory.adapters import redis_scripts
 from memory.adapters.group_commit import GroupCommit
-from memory.adapters.redis_client import connect, faults, refused
+from memory.adapters.redis_client import connect, faults, is_cluster, refused
+from memory.adapters.redis_cluster import Cluster
 from memory.adapters.redis_line import Asks, Command, Pooled, line_to
 from memory.errors import ConfigInvalid, MemoryProxyFault, QueueUnavailable
 from memory.ports import Delivery, Entry, QueueDepth
@@ -42,7 +43,8 @@ _LANES_KEY: Final = "mp:q:lanes"
 _CLASSES: Final[tuple[LaneClass, ...]] = ("live", "bulk")
 _FLUSH_ITEMS_MAX: Final = 128
 _ALONE_BYTES: Final = 256 << 10  # larger entries take a connection of their own, so that small ones need not wait
-_CLUSTER_POLL_S: Final = 0.02
+_POLL_FIRST_S: Final = 0.02  # of a cluster
+_POLL_MAX_S: Final = 0.16
 _DEAD_AT_ONCE: Final = 16  # of a lane; 300 letters of 1 MB at once: 2.4 s, and 570 MB in the server
 _PING_S: Final = 1.5  # for the replicas to answer; a probe of readiness waits half a second longer
 _BLOCK_MS_MAX: Final = 4000  # a second less than the client waits for an answer
@@ -85,14 +87,13 @@ class RedisQueue:
         durability: Promised = "fsync",
         replicas: int = 1,
         put_timeout_s: float = 5.0,
-        cluster: bool = False,
     ) -> None:
-        if cluster and durability == "replicated":
+        self._cluster = is_cluster(url)
+        if self._cluster and durability == "replicated":
             raise ConfigInvalid("queue.durability: replicated needs one primary, a Redis Cluster was configured")
-        self._client = connect(url, cluster=cluster)
+        self._client = connect(url)
         self._pooled = Pooled(self._client)
-        self._line = line_to(url, self._client, cluster=cluster)
-        self._cluster = cluster
+        self._line = line_to(url, self._client)
         self._lanes = lanes
         self._durability = durability
         self._replicas = replicas if durability == "replicated" else 0
@@ -139,12 +140,22 @@ class RedisQueue:
         and one without its replicas answer to a `ping`. Changes nothing. Raises QueueUnavailable.
         """
         doing = "ping for writes"
-        commands: list[Command] = [("SADD", _LANES_KEY, lane_names(self._lanes)[0])]
+        commands = await self._changing_nothing()
         replies = await self._pooled.ask(doing, [*commands, *self._replicating(_PING_S)], 2 * _PING_S)
-        if isinstance(replies[0], Exception):
-            raise refused(doing, replies[0]) from replies[0]
-        if self._replicas and (unsafe := self._not_replicated(replies[1])):
+        for reply in replies[: len(commands)]:
+            if isinstance(reply, Exception) and not str(reply).startswith("BUSYGROUP"):
+                raise refused(doing, reply) from reply
+        if self._replicas and (unsafe := self._not_replicated(replies[-1])):
             raise QueueUnavailable(f"{doing}: {unsafe}")
+
+    async def _changing_nothing(self) -> list[Command]:
+        """What the server takes only where it takes entries; of a cluster every primary that has a lane of ours."""
+        names = lane_names(self._lanes)
+        if not isinstance(self._client, Cluster):
+            return [("SADD", _LANES_KEY, names[0])]
+        with faults("ping for writes"):
+            one_each = {(await self._client.node_of(_key(lane))).name: lane for lane in names}
+        return [("XGROUP", "CREATE", _key(lane), _GROUP, "0", "MKSTREAM") for lane in one_each.values()]
 
     async def ping_as_promised(self) -> None:
         """`ping_for_writes` of a server that keeps what it takes as well as is promised, as far as it says. Raises
@@ -226,22 +237,25 @@ class RedisQueue:
 
     async def _take(self, lanes: Sequence[str], count: int, block_ms: int) -> list[Delivery]:
         with faults("take"):
-            if not self._cluster:
-                return _deliveries(await self._read(lanes, count, block_ms))
-            deadline = asyncio.get_running_loop().time() + block_ms / 1000
-            while True:  # a cluster answers for one slot at a time, so waiting is polling
-                replies = await asyncio.gather(*(self._read([lane], count, 0) for lane in lanes))
-                found = [delivery for reply in replies for delivery in _deliveries(reply)]
-                if found or asyncio.get_running_loop().time() >= deadline:
-                    return found
-                await asyncio.sleep(_CLUSTER_POLL_S)
+            if isinstance(self._client, Cluster):
+                return await self._poll(self._client, lanes, count, block_ms / 1000)
+            reading = _reading(lanes, count, block_ms)
+            return _deliveries(await self._client.execute_command(*reading))  # type: ignore[no-untyped-call]
 
-    async def _read(self, lanes: Sequence[str], count: int, block_ms: int) -> Any:
-        wait = ("BLOCK", min(block_ms, _BLOCK_MS_MAX)) if block_ms > 0 else ()
-        keys = [_key(lane) for lane in lanes]
-        return await self._client.execute_command(
-            *("XREADGROUP", "GROUP", _GROUP, _CONSUMER, "COUNT", count, *wait, "STREAMS", *keys, *[">"] * len(keys))
-        )
+    async def _poll(self, cluster: Cluster, lanes: Sequence[str], count: int, wait_s: float) -> list[Delivery]:
+        """A cluster answers for one slot at a time, so waiting is polling, less and less often."""
+        loop, pause_s = asyncio.get_running_loop(), _POLL_FIRST_S
+        deadline = loop.time() + wait_s
+        while True:
+            pipe: Any = cluster.pipeline()
+            for lane in lanes:  # redis-py would ask a server for the keys of each of these
+                pipe.execute_command(*_reading([lane], count, 0), target_nodes=await cluster.node_of(_key(lane)))
+            found = [delivery for reply in await pipe.execute() for delivery in _deliveries(reply)]
+            left_s = deadline - loop.time()
+            if found or left_s <= 0:
+                return found
+            await asyncio.sleep(min(pause_s, left_s))
+            pause_s = min(2 * pause_s, _POLL_MAX_S)
 
     async def unfinished(self, lanes: Sequence[str]) -> set[str]:
         """Those of these lanes from which something was taken that is not finished, in one round trip. A lane that was
@@ -285,14 +299,11 @@ class RedisQueue:
         await self.done_all([delivery])
 
     async def done_all(self, deliveries: Sequence[Delivery]) -> None:
-        """`done` for several entries, one transaction for each lane among them. Raises QueueUnavailable."""
+        """`done` for several entries, one step for each lane among them. Raises QueueUnavailable."""
         for lane in dict.fromkeys(delivery.lane for delivery in deliveries):
             ids = [delivery.delivery_id for delivery in deliveries if delivery.lane == lane]
             with faults("done"):
-                pipe = self._client.pipeline(transaction=True)
-                pipe.execute_command("XACK", _key(lane), _GROUP, *ids)
-                pipe.execute_command("XDEL", _key(lane), *ids)
-                await pipe.execute()
+                await self._client.execute_command("EVAL", redis_scripts.DONE, 1, _key(lane), _GROUP, *ids)
 
     # ------------------------------------------------------------ dead letters and counts
 
@@ -439,6 +450,13 @@ def _verdict(entry: Entry, added: Any, unsafe: str | None) -> MemoryProxyFault |
     if isinstance(reply, Exception):
         return refused("put", reply)
     return QueueUnavailable(f"put: {unsafe}") if unsafe else None
+
+
+def _reading(lanes: Sequence[str], count: int, block_ms: int) -> Command:
+    """What takes the next entries of lanes."""
+    wait = ("BLOCK", min(block_ms, _BLOCK_MS_MAX)) if block_ms > 0 else ()
+    keys = [_key(lane) for lane in lanes]
+    return ("XREADGROUP", "GROUP", _GROUP, _CONSUMER, "COUNT", count, *wait, "STREAMS", *keys, *[">"] * len(keys))
 
 
 def _deliveries(reply: Any) -> list[Delivery]:

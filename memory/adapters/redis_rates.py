@@ -54,8 +54,8 @@ return more
 class RedisRates:
     """The counts of one process's keys in the server that all share."""
 
-    def __init__(self, url: str, *, cluster: bool = False, timeout_ms: float) -> None:
-        self._client = connect(url, cluster=cluster)
+    def __init__(self, url: str, *, timeout_ms: float) -> None:
+        self._client = connect(url)
         self._timeout_s = timeout_ms / 1000
 
     async def close(self) -> None:

@@ -4,24 +4,26 @@ from __future__ import annotations
 
 from typing import Final
 
-# KEYS the sessions of the answers sent, oldest first, and the opening where one is asked for; ARGV how many of the keys
-# are answers, the head of the ledger's keys, a session known beforehand or '', then chain digests. What the keys hold,
-# the session that a ledger was read of, and that ledger at the digests: sessions and digests in hex.
+# KEYS the sessions of the answers sent, oldest first, the opening where one is asked for, and last what the ledger's
+# keys begin with: there is always a key, and it leads to the node of a cluster that has all of these. ARGV how many of
+# the keys are answers, a session known beforehand or '', then chain digests. What the keys but the last hold, the
+# session that a ledger was read of, and that ledger at the digests: sessions and digests in hex.
 FIND: Final = """
 local answers = tonumber(ARGV[1])
-local found = #KEYS > 0 and redis.call('MGET', unpack(KEYS)) or {}
-local session = ARGV[3]
+local known = #KEYS - 1
+local found = known > 0 and redis.call('MGET', unpack(KEYS, 1, known)) or {}
+local session = ARGV[2]
 local function hex(raw) return (string.gsub(raw, '.', function(c) return string.format('%02x', string.byte(c)) end)) end
 if session == '' then
   for i = answers, 1, -1 do
     if found[i] then session = hex(string.sub(found[i], 1, 16)) break end
   end
 end
-local opening = answers < #KEYS and found[answers + 1]
+local opening = answers < known and found[answers + 1]
 if session == '' and opening and string.sub(opening, 1, 1) == '0' then session = hex(string.sub(opening, 2, 17)) end
 local ledger = {}
 if session ~= '' then
-  for i = 4, #ARGV do ledger[i - 3] = redis.call('GET', ARGV[2] .. session .. ':' .. ARGV[i]) end
+  for i = 3, #ARGV do ledger[i - 2] = redis.call('GET', KEYS[#KEYS] .. session .. ':' .. ARGV[i]) end
 end
 return {found, session, ledger}
 """
@@ -44,6 +46,16 @@ local id = redis.call('XADD', KEYS[2], '*', unpack(fields))
 redis.pcall('XACK', KEYS[1], ARGV[1], ARGV[2])
 redis.call('XDEL', KEYS[1], ARGV[2])
 return id
+"""
+
+# KEYS lane; ARGV group, ids of entries. Acknowledge and delete them: how many were there.
+DONE: Final = """
+local gone = 0
+for i = 2, #ARGV do
+  redis.call('XACK', KEYS[1], ARGV[1], ARGV[i])
+  gone = gone + redis.call('XDEL', KEYS[1], ARGV[i])
+end
+return gone
 """
 
 # KEYS lane, dead; ARGV group. Length, in flight, age of the oldest in ms, dead: without sending an envelope back.

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from memory.adapters.postgres.database import Bounds, Database
@@ -163,7 +165,7 @@ async def redis(settings: Settings) -> Findings:
     if url is None:
         return []
     try:
-        findings = judged_redis(await redis_fitness(url.get_secret_value()), settings.queue.durability)
+        findings = judged_servers(await redis_fitness(url.get_secret_value()), settings.queue.durability)
     except QueueUnavailable as fault:
         findings = [Finding("FAIL", "queue server", str(fault), "is it running, and is redis.url right?")]
     if not any(finding.level == "FAIL" for finding in findings):
@@ -171,7 +173,7 @@ async def redis(settings: Settings) -> Findings:
     if cache is not None and cache != url:
         try:
             seen = await redis_fitness(cache.get_secret_value())
-            findings.append(_version("cache server", seen))
+            findings += _of_all([(each.address, [_version("cache server", each)]) for each in seen])
         except QueueUnavailable as fault:
             findings.append(Finding("FAIL", "cache server", str(fault), "is it running, and is redis.cache_url right?"))
     return findings
@@ -201,6 +203,28 @@ def judged_depth(depth: QueueDepth) -> Finding:
         mend = "GET /memory/v1/queue/dead says why; after that is mended POST /memory/v1/queue/dead/{id}/replay"
         return Finding("warn", WAITING, f"{depth.dead} exchanges could not be stored, and are kept", mend)
     return Finding("ok", WAITING, f"{waits} exchanges are not stored yet")
+
+
+def judged_servers(seen: Sequence[RedisFitness], durability: str) -> Findings:
+    """What is to be said of the queue's server, or of the primaries of its cluster."""
+    return _of_all([(each.address, judged_redis(each, durability)) for each in seen])
+
+
+def _of_all(judged: Sequence[tuple[str, Findings]]) -> Findings:
+    """What was found at each address, said once where it is the same of all."""
+    where: dict[Finding, list[str]] = {}
+    for address, findings in judged:
+        for finding in findings:
+            where.setdefault(finding, []).append(address)
+    if len(judged) == 1:
+        return list(where)
+    return [
+        replace(
+            finding,
+            found=f"{f'all {len(judged)} primaries' if len(at) == len(judged) else ', '.join(at)}: {finding.found}",
+        )
+        for finding, at in where.items()
+    ]
 
 
 def judged_redis(seen: RedisFitness, durability: str) -> Findings:
@@ -263,8 +287,9 @@ def _version(what: str, seen: RedisFitness) -> Finding:
     if seen.version == UNKNOWN:
         mend = "ask who runs it for its version, appendonly and appendfsync, or allow +info to this user"
         return Finding("warn", what, "answers, and this user may not ask INFO", mend)
-    if seen.cluster:
-        return Finding("FAIL", what, shown, "a node refuses what lies on others: one primary is needed, no cluster")
+    if seen.cluster and not seen.address:
+        mend = "a node refuses what lies on others: name it as redis+cluster://HOST:PORT (rediss+cluster:// for TLS)"
+        return Finding("FAIL", what, shown, mend)
     needed = VALKEY_MIN if seen.name == "Valkey" else REDIS_MIN
     if seen.version < needed:
         return Finding("FAIL", what, shown, "Redis 7 or Valkey 8 or later is needed: upgrade the server")

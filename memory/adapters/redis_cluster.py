@@ -1,0 +1,125 @@
+"""A client of a Redis or Valkey Cluster that looks anew for what was not where it had been.
+
+redis-py asks the cluster for the place of each slot when it begins, and again once a single command has met a node that
+is gone. A pipeline that meets one goes on asking it, and so does who subscribes, though a replica has long taken its
+place. And who gives up waiting for that question ends it, and every connection with it, for all others.
+Refuses to send anything twice: what failed is said, and what comes next finds the way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any, Final
+
+from redis.asyncio import Connection, RedisCluster
+from redis.asyncio.cluster import ClusterNode, ClusterPipeline
+from redis.exceptions import (
+    ClusterDownError,
+    ConnectionError,
+    MovedError,
+    RedisClusterException,
+    RedisError,
+    TimeoutError,
+)
+
+LOOK_PAUSE_S: Final = 1.0
+"""Between two looks, while what is asked goes on failing; each has all connections made anew."""
+_AWAY: Final = (ConnectionError, TimeoutError, ClusterDownError, MovedError)
+_UNKNOWN: Final = (RedisError, RedisClusterException, OSError)
+
+
+def at(node: ClusterNode | None) -> Mapping[str, Any]:
+    """What a command is told besides, to be sent to this node; nothing for a server that is alone."""
+    return {} if node is None else {"target_nodes": node}
+
+
+class Cluster(RedisCluster):
+    """redis-py's client, for one event loop. `look_again` is for who has met a fault on a way of its own."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(reinitialize_steps=0, **options)  # each slot that has moved is learnt by itself
+        self._beginning: asyncio.Task[Any] | None = None
+        self._looking: asyncio.Task[None] | None = None
+
+    def connect_by(self, connection_class: type[Connection]) -> None:
+        """Make connections of this kind, from the first."""
+        self.connection_kwargs["connection_class"] = connection_class  # of nodes that are learnt of
+        for node in self.startup_nodes:
+            node.connection_class = connection_class
+
+    async def initialize(self, *args: Any, **names: Any) -> Cluster:
+        """Learn where things are, where it is not known: once for all who wait. Who gives up does not stop it."""
+        if self._initialize:
+            if self._beginning is None:
+                self._beginning = asyncio.create_task(super().initialize(*args, **names))
+                self._beginning.add_done_callback(self._has_begun)
+            beginning = self._beginning
+            await asyncio.wait([beginning])
+            if beginning.cancelled():
+                raise ConnectionError("closed")
+            beginning.result()
+        return self
+
+    def _has_begun(self, beginning: asyncio.Task[Any]) -> None:
+        self._beginning = None
+        if not beginning.cancelled():
+            beginning.exception()  # whoever still waits is told
+
+    async def node_of(self, key: str) -> ClusterNode:
+        """The primary that has a key, as far as is known."""
+        await self.initialize()
+        return self.nodes_manager.get_node_from_slot(self.keyslot(key))
+
+    async def primaries(self) -> list[ClusterNode]:
+        """All that are known."""
+        await self.initialize()
+        return self.get_primaries()
+
+    async def nodes(self) -> list[ClusterNode]:
+        """Primaries and replicas, all that are known."""
+        await self.initialize()
+        return self.get_nodes()
+
+    def look_again(self) -> None:
+        """Ask the cluster where things are now, beside what goes on."""
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._look())
+
+    async def _look(self) -> None:
+        with suppress(*_UNKNOWN):  # the next fault asks again
+            await self.nodes_manager.initialize()
+        await asyncio.sleep(LOOK_PAUSE_S)
+
+    def pipeline(self, transaction: Any = None, shard_hint: Any = None) -> ClusterPipeline:
+        """Commands in one round trip to each node that they concern."""
+        return _Pipeline(self, transaction)  # type: ignore[abstract]  # as redis-py makes its own
+
+    async def aclose(self) -> None:
+        """Close every connection: redis-py leaves them open where it means to ask for the slots anew."""
+        for task in (self._beginning, self._looking):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
+        await super().aclose()
+        await self.nodes_manager.aclose()
+        await self.nodes_manager.aclose("startup_nodes")
+
+
+class _Pipeline(ClusterPipeline):
+    def __init__(self, cluster: Cluster, transaction: Any) -> None:
+        super().__init__(cluster, transaction)
+        self._cluster = cluster
+
+    async def execute(self, raise_on_error: bool = True, allow_redirections: bool = True) -> list[Any]:
+        """As redis-py's; has the client look again after a fault, or where the caller has given up waiting."""
+        replies: list[Any] = []
+        try:
+            replies = await super().execute(raise_on_error, allow_redirections)
+        except BaseException:
+            self._cluster.look_again()
+            raise
+        if any(isinstance(reply, _AWAY) for reply in replies):
+            self._cluster.look_again()
+        return replies
