@@ -46,6 +46,11 @@ class Node(ValkeyServer):
         """What the cluster calls it."""
         return str(self.ask("CLUSTER MYID").decode())
 
+    def follows(self, primary: Node) -> bool:
+        """Whether it is a replica of that one."""
+        role, _, port, *_ = self.ask("ROLE")
+        return bool(role == b"slave" and port == primary.port)
+
     def ports(self) -> list[int]:
         """Those of all primaries, as it tells them."""
         return [port for _, _, (_, port, *_), *_ in self.ask("CLUSTER SLOTS")]

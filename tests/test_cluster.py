@@ -19,7 +19,7 @@ from memory.adapters.redis_client import connect
 from memory.adapters.redis_erase import RedisErase
 from memory.adapters.redis_hot import RedisHot
 from memory.adapters.redis_owner import owner_of
-from memory.adapters.redis_queue import RedisQueue, lane_of
+from memory.adapters.redis_queue import Promised, RedisQueue, lane_of
 from memory.chain import Digest
 from memory.errors import QueueUnavailable
 from memory.model import Scope
@@ -44,8 +44,8 @@ def lane_key(entry: Entry) -> str:
 
 
 @asynccontextmanager
-async def queue_of(cluster: Cluster) -> AsyncIterator[RedisQueue]:
-    queue = RedisQueue(cluster.url, lanes=LANES)
+async def queue_of(cluster: Cluster, durability: Promised = "fsync") -> AsyncIterator[RedisQueue]:
+    queue = RedisQueue(cluster.url, lanes=LANES, durability=durability, put_timeout_s=2)
     try:
         yield queue
     finally:
@@ -344,6 +344,29 @@ async def test_a_primary_that_is_gone_is_followed_by_its_replica(replicated_clus
         listening.cancel()
         await asyncio.wait([listening])
         assert entry.exchange_id in await taken(queue)
+
+
+@pytest.mark.long
+async def test_what_no_replica_has_is_not_acknowledged_where_that_is_promised(replicated_cluster: Cluster) -> None:
+    """Its primary has it and may die: the replica in its place would know nothing of it."""
+    cluster = replicated_cluster
+    entries = [an_entry() for _ in range(40)]
+    async with queue_of(cluster, "replicated") as queue:
+        await queue.prepare()
+        await queue.ping_as_promised()
+        await asyncio.gather(*(queue.put(entry) for entry in entries))
+        lonely = cluster.primary_of(lane_key(entries[0]))
+        replica = next(node for node in cluster.nodes if node.follows(lonely))
+        replica.freeze()
+        try:
+            said = await asyncio.gather(*(queue.put(entry) for entry in entries), return_exceptions=True)
+            with pytest.raises(QueueUnavailable, match="on replicas 0"):
+                await queue.ping_for_writes()
+        finally:
+            replica.thaw()
+        alone = [cluster.primary_of(lane_key(entry)) is lonely for entry in entries]
+        assert [isinstance(one, QueueUnavailable) for one in said] == alone
+        await until_done(queue.ping_for_writes)
 
 
 async def test_tokens_of_a_day_are_summed(cluster: Cluster) -> None:

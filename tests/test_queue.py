@@ -291,11 +291,6 @@ async def test_a_server_without_replicas_cannot_promise_replication(valkey: Valk
         await queue.close()
 
 
-async def test_replication_is_not_promised_over_a_cluster() -> None:
-    with pytest.raises(ConfigInvalid):
-        RedisQueue("redis+cluster://127.0.0.1:1", durability="replicated")
-
-
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [

@@ -9,7 +9,7 @@ Refuses to send anything twice: what failed is said, and what comes next finds t
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -24,6 +24,7 @@ from redis.exceptions import (
     TimeoutError,
 )
 
+Args = Sequence[str | bytes | int]
 LOOK_PAUSE_S: Final = 1.0
 """Between two looks, while what is asked goes on failing; each has all connections made anew."""
 _AWAY: Final = (ConnectionError, TimeoutError, ClusterDownError, MovedError)
@@ -81,6 +82,21 @@ class Cluster(RedisCluster):
         """Primaries and replicas, all that are known."""
         await self.initialize()
         return self.get_nodes()
+
+    async def ask_each(self, asked: Sequence[tuple[str, Args]], behind: Args) -> list[tuple[Any, Any]]:
+        """The reply of each (key, command), and of `behind`, which follows on the same connection to the same node; an
+        exception where it was refused. A key that has moved is such a refusal.
+        """
+        pipe: Any = self.pipeline()
+        nodes = [await self.node_of(key) for key, _ in asked]
+        for node, (_, command) in zip(nodes, asked, strict=True):
+            pipe.execute_command(*command, **at(node))
+        each = tuple(dict.fromkeys(nodes))
+        for node in each:
+            pipe.execute_command(*behind, **at(node))
+        replies = await pipe.execute(raise_on_error=False, allow_redirections=False)
+        said = dict(zip(each, replies[len(asked) :], strict=True))
+        return [(reply, said[node]) for reply, node in zip(replies, nodes, strict=False)]
 
     def look_again(self) -> None:
         """Ask the cluster where things are now, beside what goes on."""

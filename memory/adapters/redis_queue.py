@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 from uuid import UUID
@@ -26,7 +26,7 @@ from memory.adapters.group_commit import GroupCommit
 from memory.adapters.redis_client import connect, faults, is_cluster, refused
 from memory.adapters.redis_cluster import Cluster
 from memory.adapters.redis_line import Asks, Command, Pooled, line_to
-from memory.errors import ConfigInvalid, MemoryProxyFault, QueueUnavailable
+from memory.errors import MemoryProxyFault, QueueUnavailable
 from memory.ports import Delivery, Entry, QueueDepth
 
 ENTRY_BYTES_MAX: Final = 48 << 20
@@ -89,8 +89,6 @@ class RedisQueue:
         put_timeout_s: float = 5.0,
     ) -> None:
         self._cluster = is_cluster(url)
-        if self._cluster and durability == "replicated":
-            raise ConfigInvalid("queue.durability: replicated needs one primary, a Redis Cluster was configured")
         self._client = connect(url)
         self._pooled = Pooled(self._client)
         self._line = line_to(url, self._client)
@@ -140,22 +138,20 @@ class RedisQueue:
         and one without its replicas answer to a `ping`. Changes nothing. Raises QueueUnavailable.
         """
         doing = "ping for writes"
-        commands = await self._changing_nothing()
-        replies = await self._pooled.ask(doing, [*commands, *self._replicating(_PING_S)], 2 * _PING_S)
-        for reply in replies[: len(commands)]:
+        for reply, unsafe in await self._asked(self._pooled, doing, await self._changing_nothing(), _PING_S, _PING_S):
             if isinstance(reply, Exception) and not str(reply).startswith("BUSYGROUP"):
                 raise refused(doing, reply) from reply
-        if self._replicas and (unsafe := self._not_replicated(replies[-1])):
-            raise QueueUnavailable(f"{doing}: {unsafe}")
+            if unsafe:
+                raise QueueUnavailable(f"{doing}: {unsafe}")
 
-    async def _changing_nothing(self) -> list[Command]:
+    async def _changing_nothing(self) -> list[tuple[str, Command]]:
         """What the server takes only where it takes entries; of a cluster every primary that has a lane of ours."""
         names = lane_names(self._lanes)
         if not isinstance(self._client, Cluster):
-            return [("SADD", _LANES_KEY, names[0])]
+            return [(_LANES_KEY, ("SADD", _LANES_KEY, names[0]))]
         with faults("ping for writes"):
-            one_each = {(await self._client.node_of(_key(lane))).name: lane for lane in names}
-        return [("XGROUP", "CREATE", _key(lane), _GROUP, "0", "MKSTREAM") for lane in one_each.values()]
+            one_each = {(await self._client.node_of(_key(lane))).name: _key(lane) for lane in names}
+        return [(key, ("XGROUP", "CREATE", key, _GROUP, "0", "MKSTREAM")) for key in one_each.values()]
 
     async def ping_as_promised(self) -> None:
         """`ping_for_writes` of a server that keeps what it takes as well as is promised, as far as it says. Raises
@@ -189,24 +185,37 @@ class RedisQueue:
     async def _append(self, way: Asks, entries: Sequence[Entry]) -> list[MemoryProxyFault | None]:
         """XADD each; the result of each, or QueueUnavailable for all when the connection failed."""
         small = [entry for entry in entries if _size(entry) <= ENTRY_BYTES_MAX]
-        commands: list[Command] = [("XADD", _key(self._lane(entry)), "*", *_fields(entry)) for entry in small]
+        lanes = [_key(self._lane(entry)) for entry in small]
+        commands: list[Command] = [("XADD", key, "*", *_fields(entry)) for key, entry in zip(lanes, small, strict=True)]
         # The server reads 16 KiB of a connection at a time and fsyncs after each: 64 entries of 4 kB cost it 16 fsyncs
         # (72 ms), as one transaction one. A cluster has no transaction over slots, WAITAOF none inside.
-        as_one = len(small) > 1 and not self._cluster and not self._replicas
-        if as_one:
-            commands = [("MULTI",), *commands, ("EXEC",)]
-        if small:
-            commands += self._replicating(self._put_timeout_s)
-        replies = await way.ask("put", commands, self._put_timeout_s + bool(self._replicas)) if commands else []
-        if as_one:
-            replies = _executed(replies)
-        unsafe = self._not_replicated(replies.pop()) if self._replicas and replies else None
-        added = iter(replies)
-        return [_verdict(entry, added, unsafe) for entry in entries]
+        if len(small) > 1 and not self._cluster and not self._replicas:
+            as_one: list[Command] = [("MULTI",), *commands, ("EXEC",)]
+            replies = _executed(await way.ask("put", as_one, self._put_timeout_s))
+            added: list[tuple[Any, str | None]] = [(reply, None) for reply in replies]
+        else:
+            asked = list(zip(lanes, commands, strict=True))
+            added = await self._asked(way, "put", asked, self._put_timeout_s, bool(self._replicas)) if asked else []
+        left = iter(added)
+        return [_verdict(entry, left) for entry in entries]
 
-    def _replicating(self, within_s: float) -> list[Command]:
-        """What waits for the replicas behind other commands, where they are promised."""
-        return [("WAITAOF", 1, self._replicas, int(within_s * 1000))] if self._replicas else []
+    async def _asked(
+        self, way: Asks, doing: str, asked: Sequence[tuple[str, Command]], within_s: float, more_s: float
+    ) -> list[tuple[Any, str | None]]:
+        """The reply of each (key, command), and why it is not on replicas as promised, or None. The replicas have
+        `within_s` to say so, and all of it `more_s` besides.
+        """
+        commands = [command for _, command in asked]
+        if not self._replicas:
+            return [(reply, None) for reply in await way.ask(doing, commands, within_s + more_s)]
+        waiting: Command = ("WAITAOF", 1, self._replicas, int(within_s * 1000))
+        if isinstance(self._client, Cluster):
+            with faults(doing):
+                async with asyncio.timeout(within_s + more_s):
+                    replies = await self._client.ask_each(asked, waiting)
+            return [(reply, self._not_replicated(behind)) for reply, behind in replies]
+        *said, behind = await way.ask(doing, [*commands, waiting], within_s + more_s)
+        return [(reply, self._not_replicated(behind)) for reply in said]
 
     def _not_replicated(self, reply: Any) -> str | None:
         """Why the reply of WAITAOF is no promise, or None."""
@@ -442,11 +451,13 @@ def _executed(replies: Sequence[Any]) -> list[Any]:
     return list(replies[-1])
 
 
-def _verdict(entry: Entry, added: Any, unsafe: str | None) -> MemoryProxyFault | None:
-    """The fault of one entry of a flush, or None. `added` yields the replies of those that were sent."""
+def _verdict(entry: Entry, added: Iterator[tuple[Any, str | None]]) -> MemoryProxyFault | None:
+    """The fault of one entry of a flush, or None. `added` yields what was said of those that were sent: the reply, and
+    why that is no promise.
+    """
     if _size(entry) > ENTRY_BYTES_MAX:
         return QueueUnavailable(f"put: the entry has {_size(entry)} bytes, more than {ENTRY_BYTES_MAX}")
-    reply = next(added)
+    reply, unsafe = next(added)
     if isinstance(reply, Exception):
         return refused("put", reply)
     return QueueUnavailable(f"put: {unsafe}") if unsafe else None
