@@ -3,7 +3,8 @@
 Pressure is a number: 1 is what the deadline just bears. At 1 or more one rung is gone down, again after `down_s` while
 it lasts; below `calm` for `up_s` one is gone up. Between the two nothing moves, so that a load at the edge does not
 swing. The last rung, where not even the ledger is kept, costs the upstream its prefix cache: only at `grave` pressure.
-And whose turn it is when places are few: by tenant, the one that holds least first. Pure: `now` is seconds of a clock.
+And whose turn it is when places are few: by tenant, the one that holds least first; one that has hardly any part in
+the load keeps its rung. Pure: `now` is seconds of a clock.
 """
 
 from __future__ import annotations
@@ -87,6 +88,15 @@ def may_wait(held: int, waiting: int, share: int) -> bool:
     the places, and a burst of one tenant does not stand before the first request of another.
     """
     return held <= share and waiting < share
+
+
+def spared(held: int, taken: int, tenants: int) -> bool:
+    """Whether the load is others': of the places taken a tenant holds at most half of what each would have.
+
+    What it asks for changes little, and it would be without memory for as long as another floods. Where all hold alike
+    nobody is spared.
+    """
+    return 2 * held * tenants <= taken
 
 
 def next_of(waiting: Mapping[T, int]) -> T:

@@ -15,14 +15,14 @@ from uuid import UUID
 
 from memory.places import Places, Tenant
 from memory.telemetry import Metrics
-from policies.overload import Rung, fair_share, lower, may_wait
+from policies.overload import Rung, fair_share, lower, may_wait, spared
 
 # Of the deadline, the part that may be waited for a place: what is left is worth beginning with.
 WAIT_SHARE: Final = 0.2
 
 
 class MemoryPlaces(Places):
-    """The places of chats. `rung` is the best one that load lets begin."""
+    """The places of chats. `rung` is the best one that load lets begin, where it is the tenant's own."""
 
     def __init__(self, places: int, wait_s: float, rung: Callable[[], Rung], metrics: Metrics) -> None:
         super().__init__(places, wait_s)
@@ -37,6 +37,8 @@ class MemoryPlaces(Places):
             if not taken:
                 self._metrics.recalls_shed.labels("place").inc()
                 rung = lower(rung, "ledger")
+            elif spared(self._held[tenant], self._taken, len(self._held)):
+                rung = "full"
             elif rung != "full":
                 self._metrics.recalls_shed.labels(rung).inc()
             yield rung

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from contextlib import AsyncExitStack
+from uuid import UUID
 
 import pytest
 from hypothesis import given
@@ -161,6 +162,24 @@ async def test_a_turn_that_comes_as_its_client_leaves_is_passed_on() -> None:
 async def test_the_rung_of_the_load_is_what_a_place_begins_at() -> None:
     async with places(1, rung="lexical").place(ADA, "me") as rung:
         assert rung == "lexical"
+
+
+async def test_a_tenant_that_has_hardly_a_part_in_the_load_keeps_its_rung() -> None:
+    gate = places(64, rung="ledger")
+    async with AsyncExitStack() as stack:
+        for _ in range(8):
+            assert await stack.enter_async_context(gate.place(ADA, "flood")) == "ledger"
+        async with gate.place(BOB, "quiet") as rung:
+            assert rung == "full"
+        async with gate.place(ADA, "quiet") as rung:
+            assert rung == "ledger"
+
+
+async def test_where_all_hold_alike_the_load_is_everybodys() -> None:
+    gate = places(64, rung="lexical")
+    async with AsyncExitStack() as stack:
+        for number in range(64):
+            assert await stack.enter_async_context(gate.place(UUID(int=number), "one of many")) == "lexical"
 
 
 async def test_a_late_loop_steps_down_and_a_punctual_one_up_again() -> None:
