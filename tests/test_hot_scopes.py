@@ -8,7 +8,7 @@ import gc
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, cast
@@ -271,6 +271,17 @@ async def test_who_waits_for_a_reading_that_is_let_go_of_gets_the_next_one(store
     assert erased not in index and len(index) == 2
 
 
+class Watched(Store):
+    """A store that has somebody look behind each batch."""
+
+    look: Callable[[], None] = staticmethod(lambda: None)
+
+    async def index_rows(self, *given: Any, **more: Any) -> AsyncIterator[list[IndexRow]]:
+        async for batch in super().index_rows(*given, **more):
+            yield batch
+            self.look()
+
+
 class Halting(Store):
     """A store of which a reading halts behind its first batch until `goes_on` is set."""
 
@@ -286,9 +297,10 @@ class Halting(Store):
 
 async def test_what_had_to_make_room_while_it_was_read_gives_nothing_that_was_erased_meanwhile() -> None:
     store = Halting()
-    store.goes_on = goes_on = asyncio.Event()
-    erased, left = store.tell(1, "a secret that is to be forgotten " * 2_000), store.tell(1, "the cat sleeps all day")
-    hot = hot_of(store, bytes_max=100_000)
+    erased, left = store.tell(1, "a secret that is to be forgotten"), store.tell(1, "the cat sleeps all day " * 5_000)
+    whole = (await hot_of(store).get(SCOPE, None)).bytes_held
+    hot, store.goes_on = hot_of(store, bytes_max=whole + 1), asyncio.Event()
+    goes_on = store.goes_on
     asking = asyncio.create_task(hot.get(SCOPE, None))
     while not hot.holding(SCOPE.tenant, [erased]):
         await asyncio.sleep(0.001)
@@ -299,6 +311,25 @@ async def test_what_had_to_make_room_while_it_was_read_gives_nothing_that_was_er
     goes_on.set()
     index = (await asking).index
     assert erased not in index and left in index
+
+
+async def test_large_indexes_that_are_read_at_once_stay_within_the_bytes_all_the_same() -> None:
+    """Each was weighed against the bound by itself, and the others had to make room when it was whole."""
+    store = Watched()
+    for number in range(40):
+        store.tell(1, f"note {number} of the pump in the hall " * 200)
+    whole = (await hot_of(store).get(SCOPE, None)).bytes_held
+    hot, most = hot_of(store, bytes_max=2 * whole), [0, 0]
+
+    def look() -> None:
+        half_read = [one for one in hot._scopes.values() if one.reading and one.bytes_held > whole // 2]
+        most[:] = max(most[0], hot._held_bytes), max(most[1], len(half_read))
+
+    store.look = look
+    found = await asyncio.gather(*(hot.get(Scope(SCOPE.tenant, f"user {n}"), None) for n in range(12)))
+    assert [len(one.index) for one in found] == [40] * 12
+    assert most[0] <= 2 * whole
+    assert most[1] == 1
 
 
 async def test_what_is_read_of_the_past_while_something_is_erased_is_read_again(store: Store) -> None:

@@ -26,6 +26,7 @@ from uuid import UUID
 
 from memory.errors import MemoryProxyFault, QueueUnavailable
 from memory.model import Announcement, IndexRow, Injections, Quoted, Scope, ScopeVersion
+from memory.places import Places
 from memory.ports import Evaluator
 from memory.read.index import ScopeIndex
 from memory.read.items import INDEXED_KINDS, IndexItem
@@ -48,6 +49,8 @@ HERE_ITEMS_MAX: Final = 20_000
 FREEZE_ROWS: Final = 5_000
 # Of indexes that were let go of: so much may lie free before it is given back, in about 10 ms of the recall thread.
 TRIM_BYTES: Final = 16 << 20
+# Who reads more than this part of the bytes does so in turns: eight that did so at once held four times the bound.
+_LARGE_SHARE: Final = 16
 _BYTES_PER_CHAIN: Final = 150  # a digest, a tuple and an entry: tracemalloc
 # The kinds whose words are those of their primary turn: nothing is left of them to tell where that is in the prompt.
 _OF_ONE_TURN: Final = frozenset({"episodic", "semantic", "procedural"})
@@ -170,6 +173,7 @@ class HotScopes:
         self._given: set[Future[Any]] = set()
         self._reading: set[asyncio.Task[Any]] = set()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="recall")
+        self._large = Places(1, None)
 
     def close(self) -> None:
         """Stop the thread and what is being read; what runs there is finished, what waits is dropped."""
@@ -442,14 +446,20 @@ class HotScopes:
         return bool(gone) or erased
 
     async def _apply(self, scope: Scope, hot: HotScope, batches: AsyncIterator[list[IndexRow]]) -> None:
-        async for batch in batches:
-            for start in range(0, len(batch), _ROWS_AT_ONCE):  # other questions use the thread in between
-                rows = batch[start : start + _ROWS_AT_ONCE]
-                await self.run(lambda rows=rows: self._put(hot, rows))  # type: ignore[misc]
-            self._weigh(scope, hot)
-            if hot.bytes_held > self._bytes_max:
-                raise self._too_large_fault()
-            self._freeze(len(batch))
+        is_small, small_max = True, hot.bytes_held + self._bytes_max // _LARGE_SHARE
+        async with contextlib.AsyncExitStack() as turn:
+            async for batch in batches:
+                for start in range(0, len(batch), _ROWS_AT_ONCE):  # other questions use the thread in between
+                    rows = batch[start : start + _ROWS_AT_ONCE]
+                    await self.run(lambda rows=rows: self._put(hot, rows))  # type: ignore[misc]
+                self._weigh(scope, hot)
+                if hot.bytes_held > self._bytes_max:
+                    raise self._too_large_fault()
+                self._evict(scope)
+                self._freeze(len(batch))
+                if is_small and hot.bytes_held > small_max:
+                    is_small = False
+                    await turn.enter_async_context(self._large.turn(scope.tenant, scope.user))
 
     def _freeze(self, rows: int) -> None:
         """Have the collector pass over what an index holds: it stays. Not after each exchange: what else waits to be
@@ -471,10 +481,10 @@ class HotScopes:
 
     def _evict(self, keep: Scope) -> None:
         while self._held_bytes > self._bytes_max:
-            oldest = next((scope for scope in self._scopes if scope != keep), None)
-            if oldest is None:
+            others = [scope for scope in self._scopes if scope != keep]
+            if not others:
                 break
-            self._drop(oldest)
+            self._drop(next((one for one in others if not self._scopes[one].reading), others[0]))
         self._tell()
 
     def _weigh(self, scope: Scope, hot: HotScope) -> None:
