@@ -8,17 +8,19 @@ memories are gone. Raises StoreUnavailable.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Final, TypeVar
 from uuid import UUID
 
 from memory.adapters.postgres.database import Transaction
+from memory.ids import minted_ms
 
 T = TypeVar("T")
 SCOPES_AT_ONCE: Final = 500
 SESSIONS_AT_ONCE: Final = 200
 CLOCKS_APART_MAX: Final = timedelta(days=1)
 """A memory was placed behind its birth; a request has its time from another machine than a memory."""
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 async def withdraw_blocks(
@@ -28,8 +30,7 @@ async def withdraw_blocks(
     behind this no other.
     """
     known, seen = await _with_copies(tx, tenant, scope_id, memory_ids)
-    born: datetime | None = await tx.value("first_born", tenant, known)
-    since = None if born is None else born - CLOCKS_APART_MAX
+    since = await placed_since(tx, tenant, known)
     quoted, gone = [str(one) for one in known], 0
     readers = [row["scope_id"] for row in await tx.fetch("scopes_that_see", tenant, seen)]
     for scopes in some_of(readers, SCOPES_AT_ONCE) if since is not None else ():
@@ -39,6 +40,17 @@ async def withdraw_blocks(
             gone += await tx.run("withdraw_quotes", tenant, some, quoted, since, now)
     await tx.see(tenant, [scope_id])
     return gone
+
+
+async def placed_since(tx: Transaction, tenant: UUID, memory_ids: Sequence[UUID]) -> datetime | None:
+    """No request before this moment can have been given one of these memories; None where none of them is there. An id
+    that was made anew, behind what had it before, bears the time of the first.
+    """
+    born: datetime | None = await tx.value("first_born", tenant, memory_ids)
+    if born is None:
+        return None
+    first_ms = min(born.timestamp() * 1000, minted_ms(min(memory_ids)))
+    return _EPOCH + timedelta(milliseconds=first_ms) - CLOCKS_APART_MAX
 
 
 async def _with_copies(

@@ -16,7 +16,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from memory.adapters.postgres import facts, outbox, procedures
-from memory.adapters.postgres.blocks import SCOPES_AT_ONCE, SESSIONS_AT_ONCE, some_of
+from memory.adapters.postgres.blocks import SCOPES_AT_ONCE, SESSIONS_AT_ONCE, placed_since, some_of
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.erase_jobs import IDS_AT_ONCE, LANE, EraseJobs, Tombstone, keep_away, note_items
 from memory.adapters.postgres.erase_older import erase_bare, plan_until
@@ -146,9 +146,9 @@ class EraseStore(EraseJobs):
         found: list[Any] = []
         ids = [str(one) for one in memories]
         async with self._database.transaction(tenant, see, read_only=True) as tx:
-            sessions = await _sessions_that_see(tx, tenant, sorted(set(memories.values())), frozenset(see))
+            sessions, since = await _given_to(tx, tenant, list(memories), set(memories.values()), frozenset(see))
             for some in some_of(sessions, SESSIONS_AT_ONCE):
-                found += await tx.fetch("answers_given", tenant, some, ids)
+                found += await tx.fetch("answers_given", tenant, some, ids, since)
         return [(row["event_id"], row["scope_id"], row["content"]) for row in found]
 
     async def said_beside(
@@ -429,16 +429,17 @@ class _Deletion:
         """
         tx, tenant = self._tx, self._tenant
         stay = frozenset(self._everything) - set(self._items.scope_ids())
-        lies: dict[int, list[str]] = {}
+        lies: dict[int, list[UUID]] = {}
         for one, row in made.items():
-            lies.setdefault(row["scope_id"], []).append(str(one))
+            lies.setdefault(row["scope_id"], []).append(one)
         found: list[Any] = []
         readers = {row["scope_id"] for row in await tx.fetch("scopes_that_see", tenant, list(lies))}
         if not readers & stay:
             return found
         for scope_id, ids in sorted(lies.items()):
-            for some in some_of(await _sessions_that_see(tx, tenant, [scope_id], stay), SESSIONS_AT_ONCE):
-                named = await tx.fetch("unname_retrievals", tenant, some, ids)
+            sessions, since = await _given_to(tx, tenant, ids, {scope_id}, stay)
+            for some in some_of(sessions, SESSIONS_AT_ONCE):
+                named = await tx.fetch("unname_retrievals", tenant, some, [str(one) for one in ids], since)
                 found += [row for row in named if row["given"]]
         return found
 
@@ -481,11 +482,17 @@ async def _told_again(tx: Transaction, tenant: UUID, made: dict[UUID, Any]) -> d
     return made | await _taken_along(tx, tenant, extra) if extra else made
 
 
-async def _sessions_that_see(tx: Transaction, tenant: UUID, scope_ids: Sequence[int], among: Set[int]) -> list[UUID]:
-    """The conversations that memories of these scopes may be given to, of those in the scopes `among`."""
-    readers = among & {row["scope_id"] for row in await tx.fetch("scopes_that_see", tenant, scope_ids)}
-    labels = await tx.fetch("labels_of_scopes", tenant, sorted(readers)) if readers else []
-    return [row["session_id"] for row in labels]
+async def _given_to(
+    tx: Transaction, tenant: UUID, memory_ids: Sequence[UUID], scope_ids: Set[int], among: Set[int]
+) -> tuple[list[UUID], datetime | None]:
+    """The conversations that these memories of these scopes may have been given to, of those in the scopes `among`, and
+    since when: those of years are millions, and seldom is forgotten what is as old.
+    """
+    readers = among & {row["scope_id"] for row in await tx.fetch("scopes_that_see", tenant, sorted(scope_ids))}
+    since = await placed_since(tx, tenant, memory_ids) if readers else None
+    if since is None:
+        return [], None
+    return [row["session_id"] for row in await tx.fetch("sessions_since", tenant, sorted(readers), since)], since
 
 
 async def _meant(tx: Transaction, target: Target) -> Plan:

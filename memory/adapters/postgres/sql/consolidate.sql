@@ -455,12 +455,18 @@ DELETE FROM derivations
 WHERE tenant_id = $1 AND derived_id = ANY ($2);
 
 -- name: first_born
--- When the first of these memories was stored.
+-- When the first of these memories was stored; of what tells conversations, when the first of those began: another that was
+-- there before it had its id.
 -- $1 tenant uuid, $2 memory_ids uuid[]
--- Uses: memories_pkey. Rows: born.
-SELECT min(created_at) AS born
-FROM memories
-WHERE tenant_id = $1 AND memory_id = ANY ($2);
+-- Uses: memories_pkey, memories_compressed_into, sessions_pkey. Rows: born.
+SELECT least(
+    (SELECT min(created_at) FROM memories WHERE tenant_id = $1 AND memory_id = ANY ($2)),
+    (SELECT min(s.created_at)
+     FROM (SELECT session_id FROM memories
+           WHERE tenant_id = $1 AND memory_id = ANY ($2) AND (kind = 'summary' OR collection IN ('episode', 'past'))
+           UNION
+           SELECT session_id FROM memories WHERE tenant_id = $1 AND compressed_into = ANY ($2)) w
+     JOIN sessions s ON s.tenant_id = $1 AND s.session_id = w.session_id)) AS born;
 
 -- name: scopes_that_see
 -- The own scopes in whose conversations memories of these scopes may be placed.

@@ -519,11 +519,11 @@ SET sealed = NULL
 WHERE tenant_id = $1 AND session_id = ANY ($2) AND sealed IS NOT NULL;
 
 -- name: unname_retrievals
--- Retrievals of these sessions that named one of these memories do so no more, and what was placed is gone with its text;
--- where one was named only as what says another later, nothing was. `given`: not only so.
+-- Retrievals of these sessions since a moment that named one of these memories do so no more, and what was placed is gone
+-- with its text; where one was named only as what says another later, nothing was. `given`: not only so.
 -- All that they name is joined to the ids at once: with a table of the ids made anew for each retrieval, 5,000 ids took
 -- 3 ms a retrieval.
--- $1 tenant uuid, $2 session_ids uuid[], $3 ids text[]
+-- $1 tenant uuid, $2 session_ids uuid[], $3 ids text[], $4 since timestamptz
 -- Uses: retrievals_of_session. Rows: retrieval_id, session_id, exchange_id, given.
 WITH naming AS MATERIALIZED (
     SELECT n.retrieval_id, bool_or(n.given) AS given
@@ -532,13 +532,13 @@ WITH naming AS MATERIALIZED (
         FROM retrievals r
         CROSS JOIN jsonb_array_elements(r.candidates) AS c
         CROSS JOIN LATERAL (VALUES (c ->> 'id', true), (c ->> 'later', false)) AS w (named, given)
-        WHERE r.tenant_id = $1 AND r.session_id = ANY ($2)
+        WHERE r.tenant_id = $1 AND r.session_id = ANY ($2) AND r.created_at >= $4
         UNION ALL
         SELECT r.retrieval_id, one, true
         FROM retrievals r
         CROSS JOIN jsonb_array_elements(r.placements) AS p
         CROSS JOIN jsonb_array_elements_text(coalesce(p -> 'memory_ids', '[]')) AS one
-        WHERE r.tenant_id = $1 AND r.session_id = ANY ($2)
+        WHERE r.tenant_id = $1 AND r.session_id = ANY ($2) AND r.created_at >= $4
         OFFSET 0) n
     WHERE n.named IN (SELECT unnest($3::text[]))
     GROUP BY n.retrieval_id)
@@ -551,7 +551,7 @@ SET candidates = coalesce((
         WHERE NOT coalesce(p -> 'memory_ids', '[]') ?| $3), '[]'),
     sealed = CASE WHEN naming.given THEN NULL ELSE r.sealed END
 FROM naming
-WHERE r.tenant_id = $1 AND r.session_id = ANY ($2) AND r.retrieval_id = naming.retrieval_id
+WHERE r.tenant_id = $1 AND r.session_id = ANY ($2) AND r.created_at >= $4 AND r.retrieval_id = naming.retrieval_id
 RETURNING r.retrieval_id, r.session_id, r.exchange_id, naming.given;
 
 -- name: withdraw_nodes
@@ -824,10 +824,10 @@ WHERE c.relnamespace = 'public'::regnamespace AND c.relkind IN ('r', 'p') AND ha
 ORDER BY c.relname, a.attnum;
 
 -- name: answers_given
--- The answers to requests of these sessions that were given one of these memories, with their words. As sets, like
--- unname_retrievals: there is no index of turns by exchange. A block that another memory of it has taken along stands in no
--- placement any more: what was placed newly is among the candidates, too.
--- $1 tenant uuid, $2 session_ids uuid[], $3 ids text[]
+-- The answers to requests of these sessions since a moment that were given one of these memories, with their words. As
+-- sets, like unname_retrievals: there is no index of turns by exchange. A block that another memory of it has taken along
+-- stands in no placement any more: what was placed newly is among the candidates, too.
+-- $1 tenant uuid, $2 session_ids uuid[], $3 ids text[], $4 since timestamptz
 -- Uses: retrievals_of_session, turns_siblings. Rows: event_id, scope_id, content.
 WITH giving AS MATERIALIZED (
     SELECT DISTINCT n.session_id, n.exchange_id
@@ -836,12 +836,12 @@ WITH giving AS MATERIALIZED (
         FROM retrievals r
         CROSS JOIN jsonb_array_elements(r.placements) AS p
         CROSS JOIN jsonb_array_elements_text(coalesce(p -> 'memory_ids', '[]')) AS one
-        WHERE r.tenant_id = $1 AND r.session_id = ANY ($2)
+        WHERE r.tenant_id = $1 AND r.session_id = ANY ($2) AND r.created_at >= $4
         UNION ALL
         SELECT r.session_id, r.exchange_id, c ->> 'id'
         FROM retrievals r
         CROSS JOIN jsonb_array_elements(r.candidates) AS c
-        WHERE r.tenant_id = $1 AND r.session_id = ANY ($2) AND c ->> 'injected' = 'true'
+        WHERE r.tenant_id = $1 AND r.session_id = ANY ($2) AND r.created_at >= $4 AND c ->> 'injected' = 'true'
         OFFSET 0) n
     WHERE n.named IN (SELECT unnest($3::text[])))
 SELECT t.event_id, t.scope_id, t.content
