@@ -80,6 +80,11 @@ def fault_in(kind: str, given: Mapping[str, Any], known: Mapping[str, Any]) -> s
     return None
 
 
+def names_read(kind: str) -> frozenset[str]:
+    """The members that the product writes and reads in a memory of this kind."""
+    return _FIXED.get(kind, frozenset()) | _SHAPES.get(kind, {}).keys()
+
+
 def excess_in(given: Mapping[str, Any]) -> str | None:
     """Which bound these attributes pass. Does not recurse."""
     if len(given) > MEMBERS_MAX:

@@ -20,7 +20,7 @@ from memory.model import ImportChunk, LineConflict, Scope
 from memory.places import Places
 from memory.stored import ImportProgress, Page, SessionRecord, StoredTurn
 from proxy.api import import_run
-from proxy.api.import_lines import Record
+from proxy.api.import_lines import EDITED_TYPE, NotYet, Record
 from proxy.api.import_run import CHUNK_LINES_MAX, CHUNKS_IN_FLIGHT_MAX, ImportRun, Order, Tools
 from tests.waiting import until
 
@@ -93,6 +93,10 @@ class Store:
         return self.forgets
 
     async def take(self, record: Record) -> None:
+        if record.kind == EDITED_TYPE:
+            turns = {line.source_id for chunk in self.chunks for line in chunk.lines} if self.stores else set()
+            if record.value["source_ids"][0] not in turns:
+                raise NotYet("it is not here")
         self.records.append(record)
 
     def run(self, *, wait: bool = True, scope: Scope = SCOPE) -> ImportRun:
@@ -192,6 +196,38 @@ async def test_an_import_that_waits_for_the_window_ends_with_its_process() -> No
         await feeding
     assert run.stopped
     assert store.window._taken == 0
+
+
+def edit(source_id: str, more: str = "") -> bytes:
+    value = {"type": "memory", "edited": {}, "source_ids": [source_id], "content": more}
+    return json.dumps(value).encode() + b"\n"
+
+
+def sourced(*source_ids: str) -> bytes:
+    said = [{"role": "user", "content": f"I said {one}", "source_id": one} for one in source_ids]
+    return b"".join(json.dumps(value).encode() + b"\n" for value in said)
+
+
+@pytest.mark.parametrize("wait", [True, False])
+async def test_edits_are_taken_once_the_turns_of_the_whole_upload_are_stored(wait: bool) -> None:
+    store = Store(stores=False)
+    run = store.run(wait=wait)
+    importing = asyncio.create_task(imported(run, edit("a"), edit("z"), sourced("a", "b"), edit("b")))
+    await until(lambda: len(store.chunks) == 1)
+    assert store.records == [] and not importing.done()
+    store.stores = True
+    assert await importing == [(2, "it is not here")]
+    assert [one.line for one in store.records] == [1, 5]
+    assert (run.counts.accepted, run.counts.refused) == (4, 1)
+
+
+async def test_edits_that_do_not_fit_are_taken_before_the_upload_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(import_run, "LATER_BYTES_MAX", 1_000)
+    store = Store()
+    run = store.run()
+    upload = [sourced("a"), edit("a", "x" * 700), edit("b", "x" * 300), edit("c", "x" * 600), sourced("b", "c")]
+    assert await imported(run, *upload) == [(4, "it is not here")]
+    assert [one.line for one in store.records] == [2, 3]
 
 
 async def test_lines_that_arrive_and_stop_are_durable_at_once() -> None:

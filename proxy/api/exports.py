@@ -12,6 +12,7 @@ cuts the connection before the last chunk: a client cannot take half an export f
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 from uuid import UUID
@@ -21,6 +22,7 @@ from aiohttp import web
 from memory.artifacts import Artifact
 from memory.audit import noted
 from memory.documents import DocumentRecord
+from memory.edits import Edited, Hidden
 from memory.errors import MemoryInvalid, MemoryProxyFault, ScopeDenied
 from memory.model import Scope
 from memory.stored import ExportedTurn, MemoryRecord, SessionRecord
@@ -104,8 +106,16 @@ class Export:
             memories = await records.memories(
                 scope, limit=_PAGE_ROWS, cursor=cursor, order="asc", bytes_max=_PAGE_BYTES
             )
-            yield _lines([memory_line(memory) for memory in readable(holder, memories.rows, partial(item_of, scope))])
+            shown = readable(holder, memories.rows, partial(item_of, scope))
+            edits = await self._parts.edits.of(scope, shown)
+            yield _lines([memory_line(memory, edits.get(memory.memory_id)) for memory in shown])
             if (cursor := memories.next_cursor) is None:
+                break
+        now = datetime.now(UTC)
+        while True:
+            hidden = await self._parts.edits.hidden(scope, limit=_PAGE_ROWS, cursor=cursor, now=now)
+            yield _lines([hidden_line(one) for one in readable(holder, hidden.rows, partial(_hidden_item, scope))])
+            if (cursor := hidden.next_cursor) is None:
                 break
         async for lines in record_lines(self._parts, scope, holder):
             yield _lines(lines)
@@ -136,6 +146,10 @@ class Export:
 def _turn_item(scope: Scope, exported: ExportedTurn) -> Item:
     turn = exported.turn
     return Item(scope.tenant, Sensitivity(turn.sensitivity), session_id=turn.session_id)
+
+
+def _hidden_item(scope: Scope, hidden: Hidden) -> Item:
+    return Item(scope.tenant, Sensitivity(hidden.sensitivity), session_id=hidden.session_id)
 
 
 def _document_item(scope: Scope, record: DocumentRecord) -> Item:
@@ -231,8 +245,8 @@ def retrieval_line(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def memory_line(memory: MemoryRecord) -> dict[str, Any]:
-    """A memory as a line: derived, so without a `role`."""
+def memory_line(memory: MemoryRecord, edited: Edited | None = None) -> dict[str, Any]:
+    """A memory as a line: derived, so without a `role`. `edited`: what a person has set of it, for an import."""
     line: dict[str, Any] = {
         "type": "memory",
         "id": str(memory.memory_id),
@@ -256,8 +270,27 @@ def memory_line(memory: MemoryRecord) -> dict[str, Any]:
         "created_at": to_rfc3339(memory.created_at),
         "source_ids": list(memory.source_ids),
         "event_ids": [str(event_id) for event_id in memory.event_ids],
+        "edited": _edited(edited) if edited else None,
     }
     return {name: value for name, value in line.items() if value is not None}
+
+
+def hidden_line(hidden: Hidden) -> dict[str, Any]:
+    """A memory that a person has hidden, for an import: by what it is known, and not what it says."""
+    return {
+        "type": "memory",
+        "id": str(hidden.memory_id),
+        "kind": hidden.kind,
+        "content": "",
+        "source_ids": list(hidden.source_ids),
+        "event_ids": [str(event_id) for event_id in hidden.event_ids],
+        "edited": {"at": to_rfc3339(hidden.at), "learnt": hidden.learnt, "hidden": True},
+    }
+
+
+def _edited(one: Edited) -> dict[str, Any]:
+    said = {"at": to_rfc3339(one.at), "learnt": one.learnt, "members": list(one.members)}
+    return {**said, "attributes": list(one.attributes)} if one.attributes else said
 
 
 def _lines(values: list[dict[str, Any]]) -> bytes:

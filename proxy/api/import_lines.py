@@ -40,6 +40,8 @@ DERIVED_TYPES: Final = frozenset(
 )
 # What somebody wrote, and is made of no turn: `import_records` takes it.
 RECORD_TYPES: Final = frozenset({"persona", "entity", "relationship", "task", "checkpoint"})
+# Of a memory that a person has edited that is taken in, too, when the turns that it was made of are stored.
+EDITED_TYPE: Final = "memory"
 # What `export` writes on a turn beyond the members of an import line: it does not make a line another line.
 EXPORT_MEMBERS: Final = frozenset(
     {
@@ -153,7 +155,9 @@ class Derived:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A line of an export that is a record; `value` is all of it, not looked at yet."""
+    """A line of an export that is a record, or a memory that a person has edited; `value` is all of it, not looked at
+    yet.
+    """
 
     line: int
     kind: str
@@ -171,6 +175,8 @@ def read_line(raw: RawLine) -> Given | Derived | Record:
     if kind == "artifact" and "role" not in value:
         raise LineRefused("an export names a file and has not its bytes; upload it again: POST /memory/v1/artifacts")
     if kind is not None and kind != "turn" and "role" not in value:
+        if kind == EDITED_TYPE and isinstance(value.get("edited"), dict):
+            return Record(raw.number, EDITED_TYPE, value)
         if isinstance(kind, str) and kind in DERIVED_TYPES:
             return Derived(raw.number)
         if isinstance(kind, str) and kind in RECORD_TYPES:

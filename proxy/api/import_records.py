@@ -20,7 +20,7 @@ from memory.audit import noted
 from memory.checkpoints import StoredPart
 from memory.entities import Entity
 from memory.errors import NotFound, Refused, StoreUnavailable
-from memory.model import Unless
+from memory.model import OnConflict, Unless
 from policies.checkpoint import may_become
 from policies.gate import Item, filter_write
 from policies.labels import Integrity, Sensitivity
@@ -28,7 +28,9 @@ from proxy.api.asking import Caller, holder_for, session_named, validated
 from proxy.api.conversation_parts import Words
 from proxy.api.copies import Copy, copy_of
 from proxy.api.entities import EntityCalls
-from proxy.api.import_lines import LineRefused, NotYet, Record
+from proxy.api.import_edits import FORGOTTEN, EditTaker
+from proxy.api.import_lines import EDITED_TYPE, LineRefused, NotYet, Record
+from proxy.api.memories import Memories
 from proxy.api.parts import OwnParts
 from proxy.api.personas import PersonaCalls
 from proxy.api.saving import Saving
@@ -43,20 +45,23 @@ from proxy.api.tasks import TaskCalls
 M = TypeVar("M", bound=BaseModel)
 L = TypeVar("L", Entity, StoredPart)
 _VOUCHED: Final = frozenset({Integrity.ADMIN.value, Integrity.USER.value})
-UNTRUSTED: Final = "records are the user's own words: they are taken from a key with memory:import:trusted"
-FORGOTTEN: Final = "it was forgotten, and does not come back"
+UNTRUSTED: Final = (
+    "records and edits of memories are the user's own words: they are taken from a key with memory:import:trusted"
+)
 
 
 class RecordTaker:
     """Takes the records of one import."""
 
-    def __init__(self, parts: OwnParts, caller: Caller, *, trusted: bool) -> None:
+    def __init__(self, parts: OwnParts, caller: Caller, *, trusted: bool, on_conflict: OnConflict) -> None:
         self._parts = parts
         # A session in the head of the call is that of turns without one; a record says its own.
         self._caller = replace(caller, ask=replace(caller.ask, session=None))
         self._trusted = trusted
         self._personas, self._entities, self._saving = PersonaCalls(parts), EntityCalls(parts), Saving(parts)
-        self._tasks = TaskCalls(parts, Labels(parts.records))
+        labels, self._copies = Labels(parts.records), dict[UUID, UUID]()
+        self._tasks = TaskCalls(parts, labels)
+        edits = EditTaker(parts, self._caller, Memories(parts, labels), on_conflict, self._copies)
         self._waited: set[str] = set()  # tasks that were put off once, until all checkpoints have come
         self._known_here: dict[str, UUID] = {}  # by the ids that they had, those who were here under other ids
         self._take: Final[dict[str, Callable[[dict[str, Any]], Awaitable[None]]]] = {
@@ -65,6 +70,7 @@ class RecordTaker:
             "relationship": self._relationship,
             "task": self._task,
             "checkpoint": self._checkpoint,
+            EDITED_TYPE: edits.take,
         }
 
     async def take(self, record: Record) -> None:
@@ -180,6 +186,7 @@ class RecordTaker:
         if await self._parts.forgets.kept_away(scope.tenant, unless):
             raise LineRefused(FORGOTTEN)
         known = await self._parts.records.memory_labels(scope, [memory_id, copy.memory_id])
+        self._copies[memory_id] = copy.memory_id
         return None if known else replace(copy, unless=unless)
 
     async def _unless(self, ids: Sequence[UUID], session: str | None, happened: datetime | None) -> Unless:

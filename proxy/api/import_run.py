@@ -25,6 +25,7 @@ from memory.places import Places
 from memory.stored import ImportProgress
 from memory.write.hand_off import Where
 from proxy.api.import_lines import (
+    EDITED_TYPE,
     Defaults,
     Derived,
     Given,
@@ -138,6 +139,8 @@ class ImportRun:
         self._chunks = 0
         self._later: list[tuple[Record, int]] = []
         self._later_bytes = 0
+        self._edits: list[tuple[Record, int]] = []
+        self._edits_bytes = 0
         self._sent: deque[int] = deque()  # bytes of the chunks not known to be stored, oldest first
         self._sent_bytes = 0
         self._in_window = 0
@@ -171,6 +174,7 @@ class ImportRun:
                 await self._take(raw)
             await self._hand_over()
             await self._take_later()
+            await self._take_edits(last=True)
         except Stopped as stop:
             self._stop(stop.line, stop.why)
         except MemoryProxyFault as fault:
@@ -219,6 +223,9 @@ class ImportRun:
         except LineRefused as refused:
             self._refuse(raw.number, refused)
             return
+        if isinstance(found, Record) and found.kind == EDITED_TYPE:
+            await self._keep_edit(found, size)
+            return
         if isinstance(found, Record):
             await self._take_record(found, size)
             return
@@ -250,6 +257,37 @@ class ImportRun:
         else:
             self.counts.accepted += 1
             self.counts.passed_over += 1
+
+    async def _keep_edit(self, edit: Record, size: int) -> None:
+        """An edit waits for the turns behind it, as long as there is room."""
+        self._edits.append((edit, size))
+        self._edits_bytes += size
+        if self._edits_bytes > LATER_BYTES_MAX:
+            await self._take_edits(last=False)
+
+    async def _take_edits(self, *, last: bool) -> None:
+        """Edits are of memories that are made of turns: these are stored first. What finds none is tried once more,
+        unless this is the `last` time or it would fill half the room.
+        """
+        edits, self._edits, self._edits_bytes = self._edits, [], 0
+        if edits:
+            await self._hand_over()
+            await self._wait_for_stored()
+        for edit, size in edits:
+            self._check()
+            try:
+                await self._tools.records.take(edit)
+            except NotYet as missing:
+                if last or self._edits_bytes + size > LATER_BYTES_MAX // 2:
+                    self._refuse(edit.line, missing)
+                    continue
+                self._edits.append((edit, size))
+                self._edits_bytes += size
+            except LineRefused as refused:
+                self._refuse(edit.line, refused)
+            else:
+                self.counts.accepted += 1
+                self.counts.passed_over += 1
 
     async def _take_later(self) -> None:
         """What named something that came behind it, until a round brings nothing."""
@@ -328,13 +366,22 @@ class ImportRun:
 
     async def _wait_for_own_room(self) -> None:
         while self._is_full():
-            self._check()
-            self._room.clear()
-            try:
-                async with asyncio.timeout(1.0):
-                    await self._room.wait()
-            except TimeoutError:
-                continue
+            await self._moved()
+
+    async def _wait_for_stored(self) -> None:
+        """Until all that was handed over is stored, or known to be lost. Raises Stopped."""
+        while self._sent:
+            await self._moved()
+
+    async def _moved(self) -> None:
+        """The store was asked once more, or a second is over. Raises Stopped."""
+        self._check()
+        self._room.clear()
+        try:
+            async with asyncio.timeout(1.0):
+                await self._room.wait()
+        except TimeoutError:
+            return
 
     def _is_full(self) -> bool:
         if self._order.wait:

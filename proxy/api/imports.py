@@ -68,7 +68,7 @@ class Import:
         names = {"user": order.scope.user, "project": order.scope.project, "agent": order.scope.agent}
         said = {"trusted": order.trusted, "on_conflict": order.on_conflict}
         self._parts.journal.note(order.scope.tenant, caller.actor, "import", names=names, detail=said)
-        records = RecordTaker(self._parts, caller, trusted=order.trusted)
+        records = RecordTaker(self._parts, caller, trusted=order.trusted, on_conflict=order.on_conflict)
         run = ImportRun(order, self._tools(order, records))
         response = web.StreamResponse(headers={"Content-Type": NDJSON})
         await response.prepare(request)

@@ -107,31 +107,45 @@ class Memories:
         version = require_change(asked, version)
         records = self._parts.records
         known = await records.memory(caller.scope, memory_id, now=caller.now)
+        # Before it is changed: who is told of a fault behind that sends it again.
+        labels = await self._labels.of(caller.scope, [known.session_id])
+        changed = await self.changed(caller, known, version, asked)
+        holder = await holder_for(caller, self._parts.keys)
+        return self._changed(caller.scope, holder, changed, labels)
+
+    async def changed(self, caller: Caller, known: MemoryRecord, version: int, asked: MemoryPatch) -> MemoryRecord:
+        """Change what is known, at this version. Raises NotFound, CapabilityMissing, Conflict, Unprocessable,
+        StoreUnavailable.
+        """
+        scope, memory_id = caller.scope, known.memory_id
         becomes = Sensitivity(asked.sensitivity) if "sensitivity" in asked.model_fields_set else None
         holder = await holder_for(caller, self._parts.keys)
-        require_writable(holder, item_of(caller.scope, known), "memory", becomes)
+        require_writable(holder, item_of(scope, known), "memory", becomes)
         require_not_of_record(known, asked.model_fields_set)
         change = await self._change(asked, known)
         note = _patched(caller, memory_id, asked)
-        # Before it is changed: who is told of a fault behind that sends it again.
-        labels = await self._labels.of(caller.scope, [known.session_id])
-        changed = await records.patch_memory(caller.scope, memory_id, version, change, caller.now, note=note)
-        await self._parts.tells.changed(caller.scope)
-        return self._changed(caller.scope, holder, changed, labels)
+        changed = await self._parts.records.patch_memory(scope, memory_id, version, change, caller.now, note=note)
+        await self._parts.tells.changed(scope)
+        return changed
 
     async def hide(self, request: web.Request) -> web.Response:
         """Hide a memory: gone from lists, search and prompts, still seen by `as_of`."""
         caller = caller_of(request, self._parts.door, "memory:write")
         parameters(request, ())
-        memory_id = id_in_path(request, "memory")
-        holder = await holder_for(caller, self._parts.keys)
-        known = await self._parts.records.memory(caller.scope, memory_id, now=caller.now)
-        require_writable(holder, item_of(caller.scope, known), "memory")
-        version = version_in(request)
-        note = noted(caller.scope.tenant, caller.actor, "memory.delete", ids=[memory_id], at=caller.now)
-        await self._parts.records.delete_memory(caller.scope, memory_id, caller.now, version=version, note=note)
-        await self._parts.tells.changed(caller.scope)
-        return said(MemoryDeleted(id=str(memory_id), deleted_at=caller.now, undo_until=caller.now + UNDO))
+        known = await self._parts.records.memory(caller.scope, id_in_path(request, "memory"), now=caller.now)
+        await self.hidden(caller, known, version_in(request))
+        memory_id = str(known.memory_id)
+        return said(MemoryDeleted(id=memory_id, deleted_at=caller.now, undo_until=caller.now + UNDO))
+
+    async def hidden(self, caller: Caller, known: MemoryRecord, version: int | None) -> None:
+        """Hide what is known, at a version where one is named. Raises NotFound, CapabilityMissing, Conflict,
+        StoreUnavailable.
+        """
+        scope, memory_id = caller.scope, known.memory_id
+        require_writable(await holder_for(caller, self._parts.keys), item_of(scope, known), "memory")
+        note = noted(scope.tenant, caller.actor, "memory.delete", ids=[memory_id], at=caller.now)
+        await self._parts.records.delete_memory(scope, memory_id, caller.now, version=version, note=note)
+        await self._parts.tells.changed(scope)
 
     async def undelete(self, request: web.Request) -> web.Response:
         """Show a hidden memory again."""

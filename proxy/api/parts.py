@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from memory.audit import Audit, AuditFilter, AuditRow, Note
 from memory.canary import Canaries
+from memory.edits import Counterpart, Edited, Hidden
 from memory.erasure.asking import Asking
 from memory.keys import KeyRing
 from memory.model import ImportChunk, Scope
@@ -147,6 +148,26 @@ class Records(Protocol):
         """The next retrievals behind an id, without words."""
 
 
+class Edits(Protocol):
+    """What persons have set of memories by hand. Every method acts inside one scope and may raise StoreUnavailable."""
+
+    async def of(self, scope: Scope, records: Sequence[MemoryRecord]) -> Mapping[UUID, Edited]:
+        """What was set of these memories, by id."""
+
+    async def hidden(self, scope: Scope, *, limit: int, cursor: str | None, now: datetime) -> Page[Hidden]:
+        """Memories made of turns that a person has hidden, or set an end to that is over."""
+
+    async def counterparts(
+        self,
+        scope: Scope,
+        kind: str,
+        source_ids: Sequence[str],
+        event_ids: Sequence[UUID],
+        memory_ids: Sequence[UUID],
+    ) -> Sequence[Counterpart]:
+        """The memories of a kind that rest on these turns, by what lines call them or their ids, or have these ids."""
+
+
 class Shares(Protocol):
     """Sharing as an act; each writes its audit row in its own transaction. Raises StoreUnavailable."""
 
@@ -265,6 +286,7 @@ class OwnParts:
     metrics: Metrics
     recaller: Recaller
     records: Records
+    edits: Edits
     feed: Feeds
     progress: ImportProgresses
     capture: TakesChunks

@@ -10,12 +10,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
+from memory.model import Kind
 from policies.checkpoint import Part
 from policies.entity import ALIASES_MAX, NAME_CHARS_MAX, VALUE_CHARS_MAX
 from policies.entity import NOTES_CHARS_MAX as ENTITY_CHARS_MAX
 from policies.persona import DESCRIPTION_CHARS_MAX, INTEREST_CHARS_MAX, INTERESTS_MAX
 from policies.task import TITLE_CHARS_MAX, WORDS_CHARS_MAX
-from proxy.api.schemas import Asked, Moment, SensitivityName
+from proxy.api.schemas import Asked, Moment, SensitivityName, ValidationStatus
 from proxy.api.schemas_checkpoint import Id, Name
 from proxy.api.schemas_entity import EntityAsked, RelationshipAsked, scalars
 from proxy.api.schemas_persona import PersonaAsked
@@ -91,6 +92,37 @@ class PartLine(Asked):
     integrity: IntegrityName = "user"
     sensitivity: SensitivityName = "internal"
     memory_id: Id
+
+
+class EditedSaid(Asked):
+    """What a person set of a memory, by the names of its members and attributes, and how a copy of it is known."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    at: Moment
+    learnt: str
+    hidden: bool = False
+    members: list[str] = Field(default_factory=list)
+    attributes: list[str] = Field(default_factory=list)
+
+
+class EditLine(Asked):
+    """A memory of which a person has set something. Of one that is hidden the line says nothing else."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    id: Id
+    kind: Kind
+    edited: EditedSaid
+    source_ids: list[str] = Field(default_factory=list)
+    event_ids: list[Id] = Field(default_factory=list)
+    content: str = ""
+    pinned: bool = False
+    importance: float = 0.5
+    sensitivity: SensitivityName = "internal"
+    validation_status: ValidationStatus = "unreviewed"
+    expires_at: Moment | None = None
+    attributes: dict[str, Any] = Field(default_factory=dict)
 
 
 class CheckpointLine(Asked):

@@ -19,6 +19,7 @@ from memory.adapters.cross_encoder import CrossEncoder
 from memory.adapters.embedder import OnnxEmbedder
 from memory.adapters.postgres.audit import AuditLog
 from memory.adapters.postgres.checkpoint_store import CheckpointStore
+from memory.adapters.postgres.edit_store import EditStore
 from memory.adapters.postgres.entity_store import EntityStore
 from memory.adapters.postgres.erase_store import EraseStore
 from memory.adapters.postgres.extraction_store import ExtractionStore
@@ -383,6 +384,7 @@ def _own_api(
             metrics=parts.metrics,
             recaller=parts.memory.recaller,
             records=Records(kept.database, kept.scopes, kept.table, audit),
+            edits=EditStore(kept.database, kept.scopes),
             feed=Feed(kept.database, kept.scopes),
             progress=ImportStore(kept.database, kept.scopes, kept.table),
             capture=parts.capture,

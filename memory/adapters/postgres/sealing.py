@@ -77,6 +77,7 @@ SHOWN: Final[Mapping[str, Shown]] = {
     "rolling_summary": _VERSION,
     "versions_by_number": _VERSION,
     "versions_of": _VERSION,
+    "versions_by_hand": _VERSION,
     "sealed_versions_after": _VERSION,
     "versions_without_vectors": _TEXT,
     "content_of_memory": _TEXT,
