@@ -65,6 +65,7 @@ from policies.fact_patterns_words import (
     in_third_person,
     normalised,
 )
+from policies.fact_preferred import of_two
 from policies.fact_rule import IN_PASSING, STATED, Rule, Table, Told, told_by
 from policies.fact_sentence import Voice, in_voice, value_sentence
 from policies.standing import CHARS_MAX
@@ -344,7 +345,7 @@ def _quoted(one: Told, read: str) -> Told:
 
 
 def _from_told(one: Told, voice: Voice, until: datetime | None, since: datetime | None = None) -> Fact:
-    one = in_one_language(one)
+    one = of_two(in_one_language(one))
     subject = voice.subject if one.subject == "user" else one.subject
     return Fact(
         subject=subject,

@@ -1577,6 +1577,20 @@ def test_what_another_says_goes_to_the_end_of_the_line(lead: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("then", "replaces"),
+    [
+        ("I prefer spaces over tabs now.", True),
+        ("I prefer spaces rather than tabs.", True),
+        ("I prefer tea over coffee.", False),
+        ("I prefer spaces.", False),
+    ],
+)
+def test_of_two_one_is_preferred_at_a_time(then: str, replaces: bool) -> None:
+    first, newer = only("I prefer tabs over spaces in all my Python files."), only(then)
+    assert (may_replace(newer, first) and contradict(statement_of(newer), statement_of(first))) is replaces
+
+
+@pytest.mark.parametrize(
     ("text", "says"),
     [
         ("My wedding is on 5 May.", "The user's wedding is on 5 May."),
