@@ -34,7 +34,7 @@ from policies.fact_rule import Shape, Table
 from policies.fact_rule import row as _rule
 
 TRIGGER: Final = re.compile(
-    r"\b(?:I|we|my|our|as(?= an? )|call me|people call me|no longer(?= at )|ich|mein|meine|me|mi|vivo|trabajo|soy|je|mon|ma)(?![\w-])|\bj'(?=\w)"
+    r"\b(?:I|we|my|our|the(?= divorce\b)|as(?= an? )|call me|people call me|no longer(?= at )|ich|mein|meine|me|mi|vivo|trabajo|soy|je|mon|ma)(?![\w-])|\bj'(?=\w)"
     # "Hannes and I split up", "Biscuit died": whom it is told of stands first.
     rf"|\b(?-i:[{CAPITALS}])[\w'-]{{1,20}}(?= (?:and I\b|(?:has |just |recently |sadly |suddenly )*(?:died|passed|is dead|was put)\b))",
     re.IGNORECASE,
@@ -286,6 +286,10 @@ _TURNS: Final = (
     _rule(r"(?:I|we) (?:don't|do not) have (?P<o>[^,.;:!?()\n\"\ue000]{1,60}?) any ?more", "has", "{S} no longer has {o}.", "phrase", "ended"),
     _rule(rf"(?:I|we) no longer use {_RUN}", "uses", "{S} no longer uses {o}.", "phrase", "ended"),
     _rule(rf"I {_ADV}(?:quit|left|resigned from|got fired from|lost) my (?:[\w-]+ ){{0,3}}(?:job|position|role) (?:at|with) (?P<o>[A-Z][\w&' -]{{1,40}})", "works_at", "{S} no longer works at {o}.", "employer", "ended", "one", importance=0.8),
+    _rule(rf"I {_ADV}(?:resigned|retired|(?:was|got|have been|been) (?:fired|laid off|let go)) from {_DOTTED}", "works_at", "{S} no longer works at {o}.", "employer", "ended", "one", importance=0.8),
+    _rule(rf"I (?:no longer|don't|do not) speak {_RUN}", "speaks", "{S} does not speak {o}.", "language", "negated"),
+    _rule(rf"I {_ADV}(?:stopped|quit|gave up|given up) (?:on |learning |studying )?{_RUN}", "learns", "{S} is no longer learning {o}.", "language", "ended"),
+    _rule(r"(?:my|our|the) (?P<o>divorce) (?:is|was|has been|came|went) (?:now |finally |just |officially )*(?:final(?:i[sz]ed)?|through)(?=[,.;!]|$| (?:now|and|but|so|since|last|this|as of)\b| in (?-i:[A-Z]))", "marital_status", "{S} is divorced.", "exact", "one", importance=0.8),
     _rule(rf"I {_ADV}(?:quit|left|resigned from|got fired from|lost) my (?P<o>(?:[\w-]+ ){{0,3}}(?:job|position|role))", "job", "{S} left their {o}.", "exact", "ended", "one", importance=0.8),
     _rule(rf"I {_ADV}(?:quit|stopped|gave up|given up) (?P<o>(?:smoking|drinking(?: (?!and\b|because\b|but\b)[a-z]+)?|running|eating [a-z]+|playing [a-z ]{{2,20}}|coffee|alcohol|sugar|meat|gluten|dairy))\b", "does", "{S} has stopped {o}.", "exact", "ended"),
     _rule(rf"(?:{_IM}|I {_ADV}(?:started|began|went back to) )(?:back to )?(?P<o>smoking|vaping|running|jogging) again\b", "does", "{S} is {o} again.", "exact"),

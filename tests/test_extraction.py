@@ -184,6 +184,10 @@ def test_statements_can_be_read_alone() -> None:
         ("My husband Dan and I have separated.", "husband_name", "dan"),
         ("I split up with Tom.", "partner_name", "tom"),
         ("Tom and I split up last week.", "parted_from", "tom"),
+        ("I resigned from Monzo last week.", "works_at", "monzo"),
+        ("I got laid off from Meta.", "works_at", "meta"),
+        ("I gave up on Dutch, I never use it.", "learns", "dutch"),
+        ("I stopped learning Japanese.", "learns", "japanese"),
         ("Greg and I are getting divorced.", "parted_from", "greg"),
         ("Sadly, Biscuit has passed away.", "died", "biscuit"),
         ("Jonas und ich haben uns letzte Woche getrennt.", "parted_from", "jonas"),
@@ -1574,6 +1578,17 @@ def test_a_lead_that_names_no_text_of_another_introduces_ones_own_words(lead: st
 def test_what_another_says_goes_to_the_end_of_the_line(lead: str) -> None:
     assert triples(f"{lead}: I live in Oslo. My phone is a Nokia.") == []
     assert triples(f"{lead}: I live in Oslo.\n\nI live in Rome.") == [("user", "lives_in", "rome")]
+
+
+def test_whose_divorce_is_final_is_not_married() -> None:
+    divorced = only("The divorce is final.")
+    assert divorced.statement == "The user is divorced."
+    assert contradict(statement_of(divorced), statement_of(only("I'm married.")))
+    assert triples("If the divorce is final, can I marry again?") == triples("The divorce is final in the film.") == []
+
+
+def test_who_does_not_speak_a_language_any_more_does_not_speak_it() -> None:
+    assert contradict(statement_of(only("I don't speak Dutch any more.")), statement_of(only("I speak Dutch.")))
 
 
 @pytest.mark.parametrize(
