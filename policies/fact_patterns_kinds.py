@@ -191,5 +191,12 @@ MOVED: Final = re.compile(
     re.I,
 )
 CHANGED: Final = re.compile(r"\b(?:new|updated|revised|increased|reduced|now|no longer|instead)\b", re.I)
+JUST_NAMED: Final = re.compile(
+    r"(?:\b(?:my|our|an?)|\b(?:wrong|mistaken|confused|worried|nervous|excited|happy) about the) (?:[\w'-]+ ){0,3}?"
+    rf"(?P<event>{EVENTS})[,:]? (?:and |but |so )?(?:it|that)(?:'s| is)? (?:actually |really |now |just )*"
+    r"(?:(?:moved|scheduled|set|planned|pushed|rescheduled) )?(?:on |at |to |for )?$",
+    re.I,
+)
+PUT_RIGHT: Final = re.compile(r"\b(?:wrong|mistaken|mixed up|confused|correction|actually|now|moved|pushed)\b", re.I)
 PRONOUN: Final = re.compile(r"\b(?:it|that)(?:'s)?$", re.I)
 VERBS_OF_COUNT: Final = word_set("have had got own manage lead")

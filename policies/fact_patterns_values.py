@@ -13,7 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
-from policies.fact_patterns_denied import of_others, of_the_past
+from policies.fact_patterns_denied import no_event, of_others, of_the_past
 from policies.fact_patterns_kinds import (
     BE,
     CALLED,
@@ -27,6 +27,7 @@ from policies.fact_patterns_kinds import (
     EVENT_RE,
     FOR_THING,
     HOLDS,
+    JUST_NAMED,
     KIND_RE,
     KINDS,
     LINKS,
@@ -47,6 +48,7 @@ from policies.fact_patterns_kinds import (
     PERIODS,
     PREFIX,
     PRONOUN,
+    PUT_RIGHT,
     SPAN_END,
     SPENT,
     TIME_UNITS,
@@ -276,10 +278,10 @@ def _begins(clause: str, found: re.Match[str]) -> bool:
 
 
 def _antecedent(around: _Around) -> Stated | None:
-    """What "it" stands for: the last kind of value named before it in the sentence."""
+    """What "it" stands for: the last kind of value named before it in the sentence, or the event right before it."""
     named = list(KIND_RE.finditer(around.before[:-3]))
     if not named:
-        return None
+        return _event_just_named(around)
     kind, before = named[-1], around.before[: named[-1].start()]
     predicate = _kind_of(kind[1], before, around.value)
     thing = phrase_before(before)
@@ -287,6 +289,18 @@ def _antecedent(around: _Around) -> Stated | None:
         thing = kind[1].split(" ")[0] if " " in kind[1] else thing
     offset = around.value.start - len(around.before)
     return _made(around, predicate, thing, offset + kind.start() - around.base)
+
+
+def _event_just_named(around: _Around) -> Stated | None:
+    """ "I was wrong about the dentist appointment, it's on V": what is put right is changed."""
+    found = JUST_NAMED.search(around.before) if around.kind in (DATE, OFF) else None
+    if found is None or no_event(around.before[: found.start("event")], ""):
+        return None
+    modifiers = phrase_before(around.before[: found.start("event")])
+    thing = f"{modifiers} {found['event']}".strip()
+    begins = around.value.start - len(around.before) + found.start("event") - len(modifiers)
+    changed = around.kind == OFF or PUT_RIGHT.search(around.before) is not None
+    return Stated("time", thing, around.value, begins, around.value.end, "time", changed)
 
 
 def _event(around: _Around, clause: str, start: int, *, subject: bool = False) -> Stated | None:

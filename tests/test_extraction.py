@@ -1592,6 +1592,36 @@ def test_who_does_not_speak_a_language_any_more_does_not_speak_it() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (
+            "I was wrong about the dentist appointment, it's on 14 March.",
+            "The user's dentist appointment is on 14 March.",
+        ),
+        ("I have an interview, it's on Monday.", "The user's interview is on Monday."),
+        ("I have an exam, but it's moved to Friday.", "The user's exam is on Friday."),
+        ("I had planned a trip and it's cancelled.", "The user's trip is cancelled."),
+    ],
+)
+def test_it_is_the_event_named_right_before(text: str, says: str) -> None:
+    assert only(text).statement == says
+    assert may_replace(only(text), only("My dentist appointment is on 12 March.")) is ("wrong" in text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "I don't have a meeting, it's on Friday.",
+        "My sister has an exam, it's on Friday.",
+        "I watched the show about the wedding, it's on Friday.",
+        "I have a party in a week and a cold, it's Friday.",
+    ],
+)
+def test_it_is_no_event_that_is_denied_anothers_or_beside(text: str) -> None:
+    assert triples(text) == []
+
+
+@pytest.mark.parametrize(
     ("then", "replaces"),
     [
         ("I prefer spaces over tabs now.", True),
