@@ -110,6 +110,11 @@ _ALONE = (
     r"|outside|myself|ourselves|whose|worth|full|each|which|online)(?![\w'-])))"
 )
 _OWN_AGE = r"(?:[5-9](?!\d)|\d{2,3})"  # of one who writes
+# "Pixel 9 Pro", "BMW 320d": of which make and which model.
+_MAKE = (
+    r"(?-i:[A-Za-z]?[A-Z])[\w'-]*(?: (?:(?-i:[A-Z])[\w'-]*"
+    r"|\d{1,4}[a-z]{0,2}(?![.,]\d)(?=[^\w %]|$| (?:(?-i:[A-Z])\w*|and|but|so|now|with|since|because|from|which|that|not)\b))){0,3}"
+)
 _PERSON = rf"(?P<o>(?-i:[{CAPITALS}])[\w'-]{{1,20}})"
 # "I don't eat out much", "I started eating because": how and when one eats.
 _NO_HOW = (
@@ -186,7 +191,7 @@ _AROUND: Final = (
     _rule(rf"{_MY}(?P<k>{KIN_MANY}|{PETS})(?:'s name)?(?:,|(?: is|'s)(?: now)?(?: called| named)?| called| named)? (?P<o>[^\W\d_][\w'-]{{1,20}})", "{k}_name", "{P} {k} is called {o}.", "person", importance=0.75),
     _rule(rf"(?:I|I've|we|we've) {_ADV}(?:have|got|own|adopted|bought) an? (?:[\w-]+ ){{0,2}}(?P<k>{KIN_MANY}|{PETS})(?:,? (?:called|named)|, his name is|, her name is) (?P<o>[^\W\d_][\w'-]{{1,20}})", "{k}_name", "{P} {k} is called {o}.", "person", importance=0.75),
     _rule(rf"(?:I|I've|we|we've) {_ADV}(?:have|own|adopted|bought|got) (?P<o>an? (?:[\w-]+ ){{0,3}}?(?:{GOODS}|{PETS})){_ALONE}", "has", "{S} has {o}.", "phrase"),
-    _rule(rf"{_MY}(?P<k>{OWN_ONE}) is (?:now |currently |called |named |still )*(?:an? )?(?P<o>(?-i:(?:Dr|Mrs?|Ms|Prof)\.? )?(?-i:[A-Za-z]?[A-Z])[\w'-]*(?: (?-i:[A-Z])[\w'-]*){{0,2}})", "{k}", "{P} {k} is {o}.", "owned", "one", importance=0.65),
+    _rule(rf"{_MY}(?P<k>{OWN_ONE}) is (?:now |currently |called |named |still )*(?:an? )?(?P<o>(?-i:(?:Dr|Mrs?|Ms|Prof)\.? )?{_MAKE})", "{k}", "{P} {k} is {o}.", "owned", "one", importance=0.65),
     _rule(rf"{_IM}(?:dating|engaged to|married to) (?P<o>(?-i:[A-Z])[\w'-]{{1,20}})", "partner_name", "{S} is together with {o}.", "exact", "one", importance=0.8),
     _rule(rf"I {_ADV}drive an? {_RUN}", "drives", "{S} drives {a o}.", "phrase", "one"),
 )  # fmt: skip
@@ -296,7 +301,7 @@ _TURNS: Final = (
     _rule(rf"(?:I|we|I've|we've) {_ADV}(?:sold|got rid of|gave away) (?P<o>(?:my|our) [^,.;:!?()\n\"\ue000]{{1,60}})", "has", "{S} no longer has {o}.", "phrase", "ended"),
     _rule(rf"(?:I|we|I've) {_ADV}(?:cancell?ed) (?:my|our) (?P<o>(?:[\w-]+ ){{0,3}}(?:subscription|membership|order))", "has", "{S} has cancelled {o}.", "phrase", "ended"),
     _rule(rf"my (?:all-time |absolute |personal )?favou?rite (?P<k>[a-z]+(?: [a-z]+)?) (?:is no longer|isn't|is not) {_RUN}", "favourite_{k}", "{P} favourite {k} is no longer {o}.", "phrase", "preference", "ended", "one"),
-    _rule(rf"{_MY}(?P<k>{OWN_ONE}) (?:is no longer|isn't|is not) (?P<o>(?-i:(?:Dr|Mrs?|Ms|Prof)\.? )?(?-i:[A-Za-z]?[A-Z])[\w'-]*(?: (?-i:[A-Z])[\w'-]*){{0,2}})", "{k}", "{P} {k} is no longer {o}.", "owned", "ended", "one"),
+    _rule(rf"{_MY}(?P<k>{OWN_ONE}) (?:is no longer|isn't|is not) (?:an? )?(?P<o>(?-i:(?:Dr|Mrs?|Ms|Prof)\.? )?{_MAKE})", "{k}", "{P} {k} is no longer {o}.", "owned", "ended", "one"),
     _rule(rf"{_MY}(?P<k>{KIN_ONE}) (?:is no longer (?:called )?|is not called |isn't called )(?P<o>(?-i:[A-Z])[\w'-]{{1,20}})", "{k}_name", "{P} {k} is no longer called {o}.", "person", "ended", "one"),
     _rule(rf"I {_ADV}(?:quit|gave up|given up|stopped playing|no longer play) (?:the )?(?P<o>{INSTRUMENTS})\b", "plays", "{S} no longer plays {o}.", "exact", "ended"),
     *(

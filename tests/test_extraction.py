@@ -1622,6 +1622,21 @@ def test_it_is_no_event_that_is_denied_anothers_or_beside(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("My phone is a Pixel 7.", "pixel 7"),
+        ("My new phone is a Pixel 9 Pro now.", "pixel 9 pro"),
+        ("My car is a BMW 320d and it leaks.", "bmw 320d"),
+        ("My phone is no longer a Pixel 7.", "pixel 7"),
+        ("My doctor is Dr Shah 2 days a week.", "dr shah"),
+        ("My phone is a Nokia 3.5 years old.", "nokia"),
+    ],
+)
+def test_a_make_has_its_number(text: str, what: str) -> None:
+    assert only(text).object == what
+
+
+@pytest.mark.parametrize(
     ("then", "replaces"),
     [
         ("I prefer spaces over tabs now.", True),
