@@ -133,6 +133,7 @@ _PARTED = (
     r"|no longer together|not together any ?more)"
 )
 _PARTED_NOW = rf"(?:(?:have|are|just|recently|finally|officially) )*{_PARTED}{_THEN}"
+_PUT_DOWN = r"(?:down|to sleep)(?=[,.;!]|$| (?:last|this|yesterday|today|recently|because|two|three|a (?:few|week|month|year))\b)"
 _DIED = (
     rf"(?:has |have |just |recently |sadly |suddenly )*(?:died|passed away|is dead|was put (?:down|to sleep)){_THEN}"
 )
@@ -189,7 +190,7 @@ _WHO: Final = (
 _AROUND: Final = (
     _rule(rf"{_MY}(?P<k>{KIN_ONE})(?:'s name)?(?:,|(?: is|'s)(?: now)?(?: called| named)?| called| named)? (?-i:(?:Dr|Mrs?|Ms|Prof)\.? )?(?P<o>[^\W\d_][\w'-]{{1,20}})", "{k}_name", "{P} {k} is called {o}.", "person", "one", importance=0.8),
     _rule(rf"{_MY}(?P<k>{KIN_MANY}|{PETS})(?:'s name)?(?:,|(?: is|'s)(?: now)?(?: called| named)?| called| named)? (?P<o>[^\W\d_][\w'-]{{1,20}})", "{k}_name", "{P} {k} is called {o}.", "person", importance=0.75),
-    _rule(rf"(?:I|I've|we|we've) {_ADV}(?:have|got|own|adopted|bought) an? (?:[\w-]+ ){{0,2}}(?P<k>{KIN_MANY}|{PETS})(?:,? (?:called|named)|, his name is|, her name is) (?P<o>[^\W\d_][\w'-]{{1,20}})", "{k}_name", "{P} {k} is called {o}.", "person", importance=0.75),
+    _rule(rf"(?:I|I've|we|we've) {_ADV}(?:have|got|own|adopted|bought) an? (?:[\w-]+ ){{0,2}}(?P<k>{KIN_MANY}|{PETS})(?:(?:,? (?:called|named)|, (?:his|her|its) name is) (?P<o>[^\W\d_][\w'-]{{1,20}})|, (?P<o2>(?-i:[{CAPITALS}])[\w'-]{{1,20}})(?=[,.;:!?(]|$| and\b))", "{k}_name", "{P} {k} is called {o}.", "person", importance=0.75),
     _rule(rf"(?:I|I've|we|we've) {_ADV}(?:have|own|adopted|bought|got) (?P<o>an? (?:[\w-]+ ){{0,3}}?(?:{GOODS}|{PETS})){_ALONE}", "has", "{S} has {o}.", "phrase"),
     _rule(rf"{_MY}(?P<k>{OWN_ONE}) is (?:now |currently |called |named |still )*(?:an? )?(?P<o>(?-i:(?:Dr|Mrs?|Ms|Prof)\.? )?{_MAKE})", "{k}", "{P} {k} is {o}.", "owned", "one", importance=0.65),
     _rule(rf"{_IM}(?:dating|engaged to|married to) (?P<o>(?-i:[A-Z])[\w'-]{{1,20}})", "partner_name", "{S} is together with {o}.", "exact", "one", importance=0.8),
@@ -315,6 +316,8 @@ _TURNS: Final = (
             rf"I {_ADV}(?:broke|split) up with my (?P<k>{_LOVES}),? {_PERSON}",
         )
     ),
+    _rule(rf"(?:I|we) {_ADV}(?:had to |decided to )?put (?:my|our) (?P<k>{PETS}),? {_PERSON},? {_PUT_DOWN}", "{k}_name", "{P} {k} {o} has died.", "exact", "ended", importance=0.8),
+    _rule(rf"(?:I|we) {_ADV}(?:had to |decided to )?put {_PERSON} {_PUT_DOWN}", DIED, "{o} has died.", "exact", "ended", importance=0.8),
     _rule(rf"{_PERSON} and I,? {_PARTED_NOW}", PARTED, "{S} is no longer together with {o}.", "exact", "ended", "one", importance=0.8),
     _rule(rf"{_PERSON} {_DIED}", DIED, "{o} has died.", "exact", "ended", importance=0.8),
     _rule(rf"I {_ADV}(?:broke|split) up with (?:my (?:girlfriend|boyfriend|partner|ex)?,? ?)?(?P<o>(?-i:[{CAPITALS}])[\w'-]{{1,20}}|my (?:girlfriend|boyfriend|partner))", "partner_name", "{S} is no longer together with {o}.", "exact", "ended", "one", importance=0.8),
