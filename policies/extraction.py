@@ -252,8 +252,8 @@ def _by_rule(
 
 
 def _is_none(rule: Rule, thing: str, behind: str) -> bool:
-    """Whether what a rule found is no such thing: nobody's name, a tool to live in, a state for a home."""
-    if not thing or (rule.shape == "exact" and thing in ("girlfriend", "boyfriend")):
+    """Whether what a rule found is no such thing: a tool to live in, a state for a home."""
+    if not thing:
         return True
     if rule.shape == "clause" and behind[:2].lstrip().startswith(COVER):  # "decided to use", and no what
         return True

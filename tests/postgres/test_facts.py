@@ -469,6 +469,19 @@ async def test_an_ending_that_only_names_somebody_ends_what_the_name_was_told_un
     assert await texts(store) == {"The user's boyfriend is called hannes.", "died biscuit"}
 
 
+async def test_an_ending_that_says_only_what_somebody_is_ends_the_one_who_is_known(store: Stores) -> None:
+    many: dict[str, Any] = {"cardinality": "many"}
+    await say(store, called("hannes", "boyfriend"), called("biscuit", "dog"), called("miso", "cat", **many))
+    await say(store, called("tom", "cat", **many), called("ann", "sister", cardinality="many"))
+    await say(store, gone("boyfriend", PARTED), gone("dog", DIED), gone("cat", DIED), gone("wife", PARTED), day=1)
+    left = {"The user's cat is called miso.", "The user's cat is called tom.", "The user's sister is called ann."}
+    assert left <= await texts(store)
+    assert await texts(store) - left == {"parted_from boyfriend", "died dog"}
+    await say(store, called("waffle", "dog"), day=2)
+    await say(store, gone("dog", DIED), day=3)  # the first one is not known any more
+    assert await texts(store) - left == {"parted_from boyfriend", "died dog"}
+
+
 async def test_an_ending_that_names_nobody_known_is_no_memory(store: Stores) -> None:
     await say(store, called("anna", "sister", cardinality="many"), called("anna", "cat", cardinality="many"))
     known = await texts(store)

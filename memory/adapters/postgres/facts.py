@@ -26,7 +26,7 @@ from memory.errors import StoreRefused
 from memory.ids import derived_id
 from memory.model import NewFact, Turn
 from policies.fact import Cardinality, Fact, aspect_of
-from policies.fact_named import ended_as, names_only
+from policies.fact_named import Known, ended_as, names_only
 from policies.reconcile import (
     Saying,
     Standing,
@@ -156,16 +156,21 @@ async def _may_be_told(tx: Transaction, place: Place, new: NewFact) -> bool:
 
 
 async def _under_what_is_known(tx: Transaction, place: Place, offered: Sequence[Offered]) -> list[Offered]:
-    """These, endings that only name somebody under what that one was said to be; of nobody known they are left out."""
-    naming = [one.new.fact for one in offered if names_only(one.new.fact)]
-    if not naming:
+    """These, endings that say somebody's name or what they are alone under what was told of them; of nobody known they
+    are left out.
+    """
+    wanted = {_whom(one.new.fact) for one in offered if names_only(one.new.fact)}
+    if not wanted:
         return list(offered)
-    known: dict[tuple[str, str], dict[str, Cardinality]] = {_whom(fact): {} for fact in naming}
-    subjects, objects = [subject for subject, _ in known], [name for _, name in known]
-    for row in await tx.fetch("told_of_names", place.tenant, place.scope_id, subjects, objects):
-        known[row["subject"], row["object"]][row["predicate"]] = row["cardinality"]
+    known: dict[tuple[str, str], dict[tuple[str, str], Cardinality]] = {one: {} for one in wanted}
+    words = sorted(wanted)
+    asked = [subject for subject, _ in words], [word for _, word in words]
+    for row in await tx.fetch("told_of_names", place.tenant, place.scope_id, *asked):
+        known[row["subject"], row["word"]][row["predicate"], row["object"]] = row["cardinality"]
     for fact in (one.new.fact for one in offered if not one.new.fact.negated):
-        known.get(_whom(fact), {}).setdefault(fact_key(fact.subject, fact.predicate)[1], fact.cardinality)
+        key, (subject, name) = fact_key(fact.subject, fact.predicate), _whom(fact)
+        for word in (name, key[1].removesuffix("_name")):
+            known.get((subject, word), {}).setdefault((key[1], name), fact.cardinality)
     return [each for one in offered for each in _ended(one, known.get(_whom(one.new.fact), {}))]
 
 
@@ -173,7 +178,7 @@ def _whom(fact: Fact) -> tuple[str, str]:
     return fact_key(fact.subject, fact.predicate)[0], statement_of(fact).object
 
 
-def _ended(one: Offered, known: Mapping[str, Cardinality]) -> Iterator[Offered]:
+def _ended(one: Offered, known: Known) -> Iterator[Offered]:
     """An offered fact under each predicate that it is of."""
     if not names_only(one.new.fact):
         yield one

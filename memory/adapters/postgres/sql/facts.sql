@@ -42,16 +42,16 @@ CROSS JOIN LATERAL (
      LIMIT $4)) y;
 
 -- name: told_of_names
--- Under what these names were said, whether that holds now or not. The arrays go pairwise.
--- $1 tenant uuid, $2 scope_id int8, $3 subjects text[], $4 objects text[]
--- Uses: facts_of_key. Rows: subject, predicate, object, cardinality.
-SELECT f.subject, f.predicate, f.object, f.cardinality
-FROM unnest($3::text[], $4::text[]) AS w (subject, object)
+-- What holds of somebody under these words, a name or what they are ("dog"). The arrays go pairwise.
+-- $1 tenant uuid, $2 scope_id int8, $3 subjects text[], $4 words text[]
+-- Uses: facts_of_key. Rows: subject, word, predicate, object, cardinality.
+SELECT w.subject, w.word, f.predicate, f.object, f.cardinality
+FROM unnest($3::text[], $4::text[]) AS w (subject, word)
 CROSS JOIN LATERAL (
-    SELECT DISTINCT subject, predicate, object, cardinality
+    SELECT DISTINCT predicate, object, cardinality
     FROM facts
-    WHERE tenant_id = $1 AND scope_id = $2 AND subject = w.subject AND object = w.object AND NOT negated
-      AND state <> 'withdrawn') f;
+    WHERE tenant_id = $1 AND scope_id = $2 AND subject = w.subject AND NOT negated AND state = 'current'
+      AND (object = w.word OR predicate = w.word || '_name')) f;
 
 -- name: keys_of_facts
 -- What these memories are about, those of them that are facts.
