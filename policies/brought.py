@@ -101,6 +101,11 @@ _TEMPLATES: Final = {
         _line("## (?:My question is:|我的问题是：)"), _line("## (?:Reference Materials:|参考资料：)"), found_first=False
     ),
 }
+# What an agent puts behind the newest message, each time anew: how its edits are to look.
+_REMINDER: Final = _line(
+    r"to suggest changes to a file you must return the entire content of the updated file\.$"
+    r"|# \*search/replace block\* rules:$|# file editing rules:$|# v4a diff format rules:$"
+)
 # As front-ends, agents and libraries word theirs: titles, then what shortens or rewords what was said. Those of a
 # `### Task:` hold the user's question where they are none.
 _ERRAND: Final = re.compile(
@@ -208,6 +213,8 @@ def brought_in(text: str) -> list[tuple[int, int]]:
     """The ranges of a text that a program brought, in order, none in another."""
     if is_errand(text) or _NOTICE.match(text):
         return [(0, len(text))]
+    if reminder := _REMINDER.search(text):
+        return [*brought_in(text[: reminder.start()]), (reminder.start(), len(text))]
     if around := _around(text):
         return around
     output = _OUTPUT.search(text)
@@ -248,6 +255,12 @@ def asked_in(text: str) -> str:
             reached = closing.end()
             inside.append(text[opening.end() : closing.start()].strip())
     return "\n".join(filter(None, inside)) or text
+
+
+def unframed(text: str) -> str:
+    """What a person says in a known template, or before a reminder to the model; another text as it is."""
+    framed = _REMINDER.search(text) or _around(text)
+    return (framed and own_words(text).strip()) or text
 
 
 def output_in(text: str) -> str:

@@ -2191,6 +2191,7 @@ def test_what_a_program_brought_into_the_message_is_nobodys_statement(text: str)
         WITH_PIECES.format(found=BIO, asked="I live in Rome."),
         f"Context information is below.\n-----\n{BIO}\n-----\nQuery: I live in Rome.\nAnswer: ",
         WITH_REFERENCES.format(found=BIO, asked="I live in Rome."),
+        f"I live in Rome.\n\n# *SEARCH/REPLACE block* Rules:\n\n{BIO}",
         "I live in Rome, <3 it.\n<sigh>\nWhat now?",
         "<rant>\nI live in Rome.",
     ],

@@ -16,7 +16,7 @@ from memory.chain import Digest
 from memory.ids import derived_id
 from memory.model import Captured, NewMemory, Turn
 from memory.write.turns import instructions_of
-from policies.brought import instructs_errand, is_errand, is_output, is_state
+from policies.brought import instructs_errand, is_errand, is_output, is_state, unframed
 from policies.hygiene import is_junk, repeats
 from policies.labels import Integrity, derived_integrity
 
@@ -26,12 +26,14 @@ _REMEMBERED_ROLES: Final = frozenset({"user", "assistant"})
 
 
 def episodic(turns: Sequence[Turn], tenant: UUID, held: Mapping[UUID, str], *, live: bool) -> list[NewMemory]:
-    """One episodic memory for each turn worth one, in its own words; of what is held back for each that has any."""
+    """One episodic memory for each turn worth one, in its own words; of what is held back for each that has any, whole:
+    a review sees why.
+    """
     return [
         NewMemory(
             memory_id=derived_id(turn.event_id, "episodic"),
             kind="episodic",
-            content=quoted(turn),
+            content=quoted(turn if turn.event_id in held else said),
             content_key=content_key(tenant, turn.event_id),
             role=said.role,
             integrity=said.integrity,
@@ -94,10 +96,14 @@ def _without_answers(turns: Sequence[Turn], captured: Captured) -> list[Turn]:
 
 
 def _as_said(turn: Turn) -> Turn:
-    """A turn by who it is of: a tool's output that a client sent as the user's message is the tool's."""
-    if turn.role != "user" or not is_output(turn.content):
+    """A turn by who it is of: a tool's output that a client sent as the user's message is the tool's, and of what a
+    program put around a question the question is the user's.
+    """
+    if turn.role != "user":
         return turn
-    return replace(turn, role="tool", integrity=derived_integrity((turn.integrity, Integrity.TOOL)))
+    if is_output(turn.content):
+        return replace(turn, role="tool", integrity=derived_integrity((turn.integrity, Integrity.TOOL)))
+    return replace(turn, content=unframed(turn.content))
 
 
 def quoted(turn: Turn) -> str:

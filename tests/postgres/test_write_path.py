@@ -412,6 +412,26 @@ async def test_a_tools_output_that_a_client_sent_as_the_users_message_is_remembe
     assert [tuple(row) for row in kept] == [("tool", "tool"), ("user", "user")]
 
 
+@pytest.mark.parametrize(
+    "frame",
+    [
+        "Answer the question based only on the following context:\nI live in Oslo.\n\nQuestion: {}\n",
+        "Context information is below.\n-----\nI live in Oslo.\n-----\nGiven it, answer the query.\nQuery: {}",
+        "{}\n\nTo suggest changes to a file you MUST return the entire content of the updated file.\nNever skip lines.",
+        "{}\n\n# *SEARCH/REPLACE block* Rules:\n\nEvery *SEARCH/REPLACE block* must use this format:\n1. The path.",
+    ],
+)
+async def test_of_what_a_program_put_around_a_question_the_question_is_remembered(
+    workshop: Workshop, frame: str
+) -> None:
+    asked = "Where is the staging cluster in Frankfurt kept?"
+    await workshop.say("ada", 0, frame.format(asked), "In the third hall, behind the lift.")
+    await workshop.work(Life(float("inf")))
+    held = await workshop.eyes.fetchval("SELECT content FROM turns WHERE content LIKE '%Frankfurt%'")
+    kept = await workshop.eyes.fetchval("SELECT content FROM memory_versions WHERE content LIKE '%Frankfurt%'")
+    assert (held.strip(), kept) == (frame.format(asked).strip(), asked)
+
+
 FOR_A_TITLE = """### Task:
 Generate a concise, 3-5 word title with an emoji summarizing the chat history.
 ### Guidelines:
