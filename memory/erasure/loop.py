@@ -1,4 +1,4 @@
-"""Who goes through with erasures: one worker leads, the others stand by; for ever.
+"""Who goes through with erasures: one worker leads, the others stand by; for ever. Tenants take turns.
 
 A leader that was killed is followed after its lease; the job goes on where its row says. One that cannot go on now (a
 store is away, a disk is full) waits and tries again; one that never can is passed over, said in the log, and tried
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Set
 from typing import Final, Protocol
 from uuid import UUID
 
@@ -69,7 +69,7 @@ async def keep_erasing(store: EraseStore, leader: Leads, erasing: Erasing, asked
             erasing.parts.metrics.erasures_waiting.set(len(waiting))
             if waiting:
                 async with leading(leader) as fence:
-                    if fence is not None and not await _all(store, erasing, waiting, fence, said):
+                    if fence is not None and not await _all(store, erasing, fence, said):
                         rest_s = _RESTED_S
         except MemoryProxyFault as fault:
             if said.due(why := f"{type(fault).__name__}: {fault}"):
@@ -78,14 +78,28 @@ async def keep_erasing(store: EraseStore, leader: Leads, erasing: Erasing, asked
         await rested(asked, rest_s)
 
 
-async def _all(store: EraseStore, erasing: Erasing, waiting: list[tuple[UUID, UUID]], fence: int, said: Seldom) -> bool:
-    """These and those behind them, each whatever becomes of the others. Whether all have ended. Raises LeaseLost."""
-    all_ended = True
+async def _all(store: EraseStore, erasing: Erasing, fence: int, said: Seldom) -> bool:
+    """Each once, whatever becomes of the others, one of each tenant before another's second; also what is asked for
+    meanwhile. Whether all have ended. Raises LeaseLost.
+    """
+    all_ended, tried = True, set[UUID]()
+    while oldest := await _oldest_of_each(store, tried):
+        for tenant, erasure_id in oldest.items():
+            tried.add(erasure_id)
+            all_ended &= await _one(erasing, tenant, erasure_id, fence, said)
+    return all_ended
+
+
+async def _oldest_of_each(store: EraseStore, tried: Set[UUID]) -> dict[UUID, UUID]:
+    """The job of each tenant that has waited longest, those that were tried left out."""
+    found: dict[UUID, UUID] = {}
+    waiting = await store.waiting()
     while waiting:
         for tenant, erasure_id in waiting:
-            all_ended &= await _one(erasing, tenant, erasure_id, fence, said)
+            if erasure_id not in tried:
+                found.setdefault(tenant, erasure_id)
         waiting = await store.waiting(after=waiting[-1][1])
-    return all_ended
+    return found
 
 
 async def _one(erasing: Erasing, tenant: UUID, erasure_id: UUID, fence: int, said: Seldom) -> bool:

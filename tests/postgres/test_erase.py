@@ -104,6 +104,7 @@ from tests.postgres.test_checkpoints import words
 from tests.postgres.test_facts import fact, new_fact
 from tests.postgres_fixture import TestDatabase
 from tests.valkey_fixture import ValkeyServer
+from tests.waiting import until
 
 WORDS = (
     "the silver heron nests under the railway bridge in Radovljica",
@@ -1983,6 +1984,27 @@ async def test_erasures_that_cannot_end_hide_none_that_was_asked_for_later(
     )
     assert await ended_in_time(bench, last)
     erasing.cancel()
+
+
+async def test_of_many_erasures_of_one_tenant_one_is_done_before_anothers_first(bench: Bench) -> None:
+    order: list[UUID] = []
+
+    class Noting(Erasing):
+        async def run(self, tenant: UUID, erasure_id: UUID, *args: Any, **keywords: Any) -> Any:
+            order.append(tenant)
+            return await super().run(tenant, erasure_id, *args, **keywords)
+
+    ours, theirs = bench.stores.tenant, new_id()
+    bench.postgres.psql(f"INSERT INTO tenants VALUES ('{theirs}', 'theirs', now())")
+    now, digest = datetime.now(UTC), b"d" * 32
+    for tenant in [*[ours] * 105, theirs]:  # more than a page
+        await bench.parts.store.add(tenant, new_id(), "user", b"unreadable", digest, now)
+    erasing = asyncio.create_task(
+        loop.keep_erasing(bench.parts.store, bench.leader, Noting(bench.parts), asyncio.Event())
+    )
+    await until(lambda: theirs in order)
+    erasing.cancel()
+    assert order.index(theirs) <= 1
 
 
 async def test_an_erasure_that_fails_in_an_unforeseen_way_is_in_no_others_way(
