@@ -35,6 +35,11 @@ class Places:
         self._held_by: Counter[tuple[Tenant, Hashable]] = Counter()
         self._waiting: dict[Tenant, dict[Hashable, Turns]] = {}  # both in the order of their turns
 
+    @property
+    def held(self) -> Counter[Tenant]:
+        """How many places each tenant has that has any."""
+        return self._held
+
     @asynccontextmanager
     async def turn(self, tenant: Tenant, user: Hashable) -> AsyncIterator[bool]:
         """A place while the body runs; False where there was none in time."""

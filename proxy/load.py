@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Final
 
 from memory.config import Settings
+from memory.places import Places
 from memory.telemetry import Metrics, event
 from policies.overload import LADDER, Place, Rung, Steps, moved, pressure
 from proxy.shedding import WAIT_SHARE, MemoryPlaces
@@ -80,7 +81,7 @@ class LoadControl:
         event(log, "load_rung", level, rung=LADDER[self._place.at], pressure=round(now_pressure, 2), **said)
 
 
-def places_of(settings: Settings, load: LoadControl, metrics: Metrics) -> MemoryPlaces:
+def places_of(settings: Settings, load: LoadControl, metrics: Metrics, searches: Places) -> MemoryPlaces:
     """The places that memory's work has, under this load."""
     wait_s = settings.recall.deadline_ms / 1000 * WAIT_SHARE
-    return MemoryPlaces(settings.limits.recalls_max, wait_s, lambda: load.rung, metrics)
+    return MemoryPlaces(settings.limits.recalls_max, wait_s, lambda: load.rung, metrics, searches)

@@ -20,6 +20,7 @@ from memory.errors import CapabilityMissing, MemoryInvalid, MemoryProxyFault, Ra
 from memory.model import Scope
 from memory.outside import Asker, Gained, Outside, SearchOutcome
 from memory.passage import lap, note
+from memory.places import Places
 from memory.telemetry import event
 from memory.web_documents import WebDocuments
 from policies.labels import Sensitivity
@@ -68,7 +69,7 @@ class LooksOutside:
         self._looks = looks
         self._keeps = keeps
         self._documents = documents
-        self._turns = Turns(AT_ONCE, WAIT_S, _late)
+        self._turns = Turns(Places(AT_ONCE, WAIT_S), _late)
 
     async def keep(
         self, scope: Scope, actor: str, question: str, now: datetime, sensitivity: Sensitivity = Sensitivity.INTERNAL

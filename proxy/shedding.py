@@ -22,10 +22,15 @@ WAIT_SHARE: Final = 0.2
 
 
 class MemoryPlaces(Places):
-    """The places of chats. `rung` is the best one that load lets begin, where it is the tenant's own."""
+    """The places of chats. `rung` is the best one that load lets begin, where it is the tenant's own; `searches` are
+    the places of what is part of the load beside chats.
+    """
 
-    def __init__(self, places: int, wait_s: float, rung: Callable[[], Rung], metrics: Metrics) -> None:
+    def __init__(
+        self, places: int, wait_s: float, rung: Callable[[], Rung], metrics: Metrics, searches: Places
+    ) -> None:
         super().__init__(places, wait_s)
+        self.searches = searches
         self._rung = rung
         self._metrics = metrics
 
@@ -37,11 +42,15 @@ class MemoryPlaces(Places):
             if not taken:
                 self._metrics.recalls_shed.labels("place").inc()
                 rung = lower(rung, "ledger")
-            elif spared(self._held[tenant], self._taken, len(self._held)):
+            elif self._is_spared(tenant):
                 rung = "full"
             elif rung != "full":
                 self._metrics.recalls_shed.labels(rung).inc()
             yield rung
+
+    def _is_spared(self, tenant: UUID) -> bool:
+        held = self.held + self.searches.held
+        return spared(held[tenant], held.total(), len(held))
 
     def _may_wait(self, tenant: Tenant) -> bool:
         """Within its share: who finds no place does not need one."""

@@ -13,10 +13,10 @@ from memory.places import Places
 
 
 class Turns:
-    """So many at once, and the others wait for `wait_s`, fairly by tenant and user; `late` is what is said then."""
+    """As many at once as there are places, and the others wait; `late` is what is said to who has waited too long."""
 
-    def __init__(self, places: int, wait_s: float, late: Callable[[], Refused]) -> None:
-        self._places = Places(places, wait_s)
+    def __init__(self, places: Places, late: Callable[[], Refused]) -> None:
+        self._places = places
         self._late = late
 
     @asynccontextmanager

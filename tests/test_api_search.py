@@ -20,7 +20,7 @@ from proxy.api.parts import OwnParts
 from proxy.api.schemas_forget import ForgetAsked
 from proxy.api.schemas_search import SearchAsked
 from proxy.api.search import Search
-from proxy.api.search_turns import AT_ONCE, SearchTurns
+from proxy.api.search_turns import AT_ONCE, SearchTurns, search_places
 from proxy.api.sessions import Labels
 from proxy.identity import Ask, Credential
 
@@ -64,7 +64,7 @@ class Nothing:
 async def test_a_flood_of_one_tenants_searches_leaves_the_embedder_to_chats_and_the_next_turn_to_others(
     flooded: str,
 ) -> None:
-    slow, nothing, turns = Slow(), Nothing(), SearchTurns()
+    slow, nothing, turns = Slow(), Nothing(), SearchTurns(search_places())
     parts = cast(OwnParts, SimpleNamespace(recaller=slow, keys=nothing, forgets=nothing))
     search, forget = Search(parts, cast(Labels, None), turns), Forget(parts, turns)
 

@@ -15,6 +15,7 @@ from memory.breaker import Breaker, Patience
 from memory.errors import EmbedderBusy, EmbedderUnavailable
 from memory.ids import new_id
 from memory.model import Recall, Vector
+from memory.places import Places
 from memory.read.guarded import GuardedEmbedder
 from memory.telemetry import Metrics
 from policies.overload import LADDER, Place, Rung, Steps, fair_share, lower, may_wait, moved, next_of, pressure
@@ -85,7 +86,7 @@ def test_who_holds_more_than_a_fair_share_may_not_wait_and_who_holds_least_is_ne
 
 
 def places(most: int, wait_s: float = 5.0, rung: Rung = "full", metrics: Metrics | None = None) -> MemoryPlaces:
-    return MemoryPlaces(most, wait_s, lambda: rung, metrics or Metrics())
+    return MemoryPlaces(most, wait_s, lambda: rung, metrics or Metrics(), Places(16, wait_s))
 
 
 async def test_one_tenants_flood_is_shed_and_anothers_request_gets_the_next_place() -> None:
@@ -172,6 +173,17 @@ async def test_a_tenant_that_has_hardly_a_part_in_the_load_keeps_its_rung() -> N
         async with gate.place(BOB, "quiet") as rung:
             assert rung == "full"
         async with gate.place(ADA, "quiet") as rung:
+            assert rung == "ledger"
+
+
+async def test_searches_of_another_are_part_of_the_load() -> None:
+    gate = places(64, rung="ledger")
+    async with AsyncExitStack() as stack:
+        for _ in range(16):
+            assert await stack.enter_async_context(gate.searches.turn(ADA, "flood"))
+        async with gate.place(BOB, "quiet") as rung:
+            assert rung == "full"
+        async with gate.place(ADA, "flood") as rung:
             assert rung == "ledger"
 
 

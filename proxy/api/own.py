@@ -40,7 +40,6 @@ from proxy.api.queue import DeadLetters, Waiting
 from proxy.api.replay import Replay
 from proxy.api.retrievals import Retrievals
 from proxy.api.search import Search
-from proxy.api.search_turns import SearchTurns
 from proxy.api.sessions import Labels, Sessions
 from proxy.api.sharing import SharingCalls
 from proxy.api.task_tools import TaskTools
@@ -112,7 +111,7 @@ class OwnApi:
     def _table(self, parts: OwnParts) -> tuple[Route, ...]:
         labels = Labels(parts.records)
         health, memories, sessions = Health(parts), Memories(parts, labels), Sessions(parts)
-        turns = SearchTurns()
+        turns = parts.searches
         dead, sharing, forget = DeadLetters(parts), SharingCalls(parts), Forget(parts, turns)
         retrievals, checkpoints = Retrievals(parts, labels), Checkpoints(parts, labels)
         replay, personas = Replay(parts, retrievals, turns), PersonaCalls(parts)

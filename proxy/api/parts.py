@@ -46,6 +46,7 @@ from proxy.api.keeps_personas import KeepsPersonas
 from proxy.api.keeps_tasks import KeepsTasks
 from proxy.api.paging import Order
 from proxy.api.parts_documents import DocumentParts, ReadsPreferences
+from proxy.api.search_turns import SearchTurns
 from proxy.api.tool_record import ToolRecords
 from proxy.app import Door
 from proxy.limits import KeyUse
@@ -300,6 +301,7 @@ class OwnParts:
     windows: TextTokenizer
     working: WorksOn | None  # None: none are kept
     use: KeyUse | None  # None: nobody has limits (open mode)
+    searches: SearchTurns
     sharing: Shares
     checkpoints: CheckpointParts
     personas: KeepsPersonas

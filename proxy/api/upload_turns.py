@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from memory.errors import RateLimited
+from memory.places import Places
 from proxy.turns import Turns
 
 AT_ONCE: Final = 16
@@ -19,7 +20,7 @@ class UploadTurns(Turns):
     """The places of one process."""
 
     def __init__(self) -> None:
-        super().__init__(AT_ONCE, WAIT_S, _late)
+        super().__init__(Places(AT_ONCE, WAIT_S), _late)
 
 
 def _late() -> RateLimited:

@@ -64,6 +64,7 @@ from memory.working_wiring import working_contexts
 from proxy.api.keeps_checkpoints import CheckpointParts
 from proxy.api.own import OwnApi, OwnParts
 from proxy.api.queue import WithBackground
+from proxy.api.search_turns import SearchTurns, search_places
 from proxy.api.tool_record import ToolRecords
 from proxy.app import Front
 from proxy.auth import KeyedDoor, OpenDoor
@@ -312,7 +313,7 @@ def _parts(
         journal=journal,
         canaries=Canaries(kept.keys.canary_key, audit, journal, metrics),
         cache_report=CacheReport(metrics),
-        places=places_of(settings, reading.load, metrics),
+        places=places_of(settings, reading.load, metrics, search_places()),
         copies=Copies(settings.queue.copies_bytes_max, metrics),
         outside=looks_outside(settings, kept, audit, journal, metrics),
     )
@@ -398,6 +399,7 @@ def _own_api(
             windows=kept.embedder,
             working=parts.memory.working,
             use=parts.use,
+            searches=SearchTurns(parts.places.searches),
             sharing=Sharing(kept.database, kept.scopes, audit, kept.table),
             checkpoints=CheckpointParts(
                 CheckpointStore(kept.database, kept.scopes, kept.table, audit),
