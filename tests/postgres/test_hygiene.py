@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import timedelta
+from uuid import UUID
 
 import pytest
 
@@ -186,3 +188,29 @@ async def test_the_gauges_say_what_is_in_the_store_and_go_round(store: Stores) -
     shown = {rate: metrics.registry.get_sample_value("memory_proxy_hygiene_ratio", {"rate": rate}) for rate in RATES}
     assert shown["loop"] == 0
     assert None not in shown.values()
+
+
+async def test_what_holds_of_a_key_is_read_once_for_a_page(store: Stores, postgres: TestDatabase) -> None:
+    """Of who likes 2,000 things all were read for each of a page: a million rows; of 20,000 no page ended in time."""
+    await say(store, "I like plums.")
+    postgres.psql(
+        """
+        SET session_replication_role = replica;
+        INSERT INTO facts (tenant_id, memory_id, scope_id, subject, predicate, object, negated, cardinality, category,
+                           state, said_at, seq, correction, aspect, unit, exclusive)
+        SELECT tenant_id, md5(n::text)::uuid, scope_id, subject, predicate, 'thing ' || n % 1990, n >= 1990,
+               cardinality, category, state, said_at, n, correction, aspect, unit, exclusive
+        FROM facts, generate_series(1, 1999) n;
+        ANALYZE facts;
+        """
+    )
+    page = [UUID(hashlib.md5(str(n).encode()).hexdigest()) for n in range(1, 501)]
+    async with store.database.transaction(store.tenant, [await store.write.scope_id(store.scope())]) as tx:
+        found = await tx.fetch("hygiene_rivals", store.tenant, page, 20)
+        read = await tx._connection.fetchval(
+            "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables WHERE relname = 'facts'"
+        )
+    assert sorted((row["memory_id"], row["object"], row["negated"]) for row in found) == sorted(
+        (page[n - 1], f"thing {n}", True) for n in range(1, 10)
+    )
+    assert read < 10_000

@@ -65,19 +65,37 @@ WHERE tenant_id = $1 AND memory_id = ANY ($2);
 
 -- name: hygiene_rivals
 -- Other facts that hold of the keys of these, where both cannot: one denies, or both are the one object. Of each at
--- most `most`.
+-- most `most`. What holds of a key is read once: looked for one by one, all of it was read for each fact of a page, and
+-- somebody likes 10,000 things.
 -- $1 tenant uuid, $2 memory_ids uuid[], $3 most int8
 -- Uses: facts_pkey, facts_of_key. Rows: memory_id, subject, predicate, object, negated, state, exclusive, aspect, unit.
-SELECT f.memory_id, o.subject, o.predicate, o.object, o.negated, o.state, o.exclusive, o.aspect, o.unit
-FROM facts f
-CROSS JOIN LATERAL (
-    SELECT subject, predicate, object, negated, state, exclusive, aspect, unit
+WITH asked AS MATERIALIZED (
+    SELECT memory_id, scope_id, subject, predicate, object, negated, exclusive, aspect, unit
     FROM facts
-    WHERE tenant_id = $1 AND scope_id = f.scope_id AND subject = f.subject AND predicate = f.predicate
-      AND state = 'current' AND memory_id <> f.memory_id
-      AND (negated <> f.negated AND object = f.object OR exclusive AND f.exclusive)
-    LIMIT $3) o
-WHERE f.tenant_id = $1 AND f.memory_id = ANY ($2) AND f.state = 'current';
+    WHERE tenant_id = $1 AND memory_id = ANY ($2) AND state = 'current'),
+holding AS MATERIALIZED (
+    SELECT k.scope_id, k.subject, k.predicate, o.*
+    FROM (SELECT DISTINCT scope_id, subject, predicate FROM asked) k
+    CROSS JOIN LATERAL (
+        SELECT memory_id AS rival, object, negated, state, exclusive, aspect, unit
+        FROM facts
+        WHERE tenant_id = $1 AND scope_id = k.scope_id AND subject = k.subject AND predicate = k.predicate
+          AND state = 'current'
+        OFFSET 0) o),
+rivals AS (
+    SELECT f.memory_id, o.*
+    FROM asked f
+    JOIN holding o ON o.scope_id = f.scope_id AND o.subject = f.subject AND o.predicate = f.predicate
+        AND o.object = f.object AND o.negated <> f.negated
+    UNION
+    SELECT f.memory_id, o.*
+    FROM asked f
+    JOIN holding o ON o.scope_id = f.scope_id AND o.subject = f.subject AND o.predicate = f.predicate
+        AND o.aspect = f.aspect AND o.unit = f.unit AND o.exclusive AND o.rival <> f.memory_id
+    WHERE f.exclusive)
+SELECT memory_id, subject, predicate, object, negated, state, exclusive, aspect, unit
+FROM (SELECT *, row_number() OVER (PARTITION BY memory_id) AS n FROM rivals) r
+WHERE n <= $3;
 
 -- name: hygiene_placed
 -- The texts that memory had placed for these answers, each cut at `chars` characters. The record of a request is looked
