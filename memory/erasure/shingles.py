@@ -9,7 +9,7 @@ each letter on, are one, so that it does not matter what they stand beside. Pure
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from policies.text import SIGNS
@@ -79,12 +79,22 @@ class Shingles:
 
     def found_in(self, text: str) -> bool:
         """Whether the text holds any of it."""
-        if not self._long and not self._short:
-            return False
-        words = _words(text)
-        if self._long and not self._long.isdisjoint(_runs(words, RUN)):
-            return True
-        return bool(self._short) and not self._short.isdisjoint(_runs(words, SHORT_RUN))
+        return holds_any(text, (self,))
+
+
+def holds_any(text: str, wanted: Sequence[Shingles]) -> bool:
+    """Whether the text holds any of these; its words are told apart once for all of them."""
+    long = [one._long for one in wanted if one._long]
+    short = [one._short for one in wanted if one._short]
+    if not long and not short:
+        return False
+    words = _words(text)
+    return _meets(long, words, RUN) or _meets(short, words, SHORT_RUN)
+
+
+def _meets(wanted: Sequence[set[int]], words: list[str], length: int) -> bool:
+    runs = list(_runs(words, length)) if wanted else []
+    return any(not one.isdisjoint(runs) for one in wanted)
 
 
 def _words(text: str) -> list[str]:

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from typing import Any, Final
 from uuid import UUID
 
-from memory.erasure.shingles import Shingles
+from memory.erasure.shingles import Shingles, holds_any
 
 _ID: Final = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}")
+_ID_CHARS_MIN: Final = 32
 _SMALL_BYTES: Final = 128
 
 
@@ -26,11 +27,17 @@ class Wanted:
         """How much of it a value holds."""
         if value is None:
             return 0
+        if isinstance(value, UUID):
+            return int(value.bytes in self._raw)
         if isinstance(value, bytes | bytearray | memoryview):
             return self._in_bytes(bytes(value))
-        text = str(value)
-        found = sum(one.replace("-", "") in self._hex for one in _ID.findall(text)) if self._hex else 0
-        return found + any(words.found_in(text) for words in self._words)
+        return self._in_text(value if isinstance(value, str) else _strings_of(value))
+
+    def _in_text(self, text: str) -> int:
+        found = 0
+        if self._hex and len(text) >= _ID_CHARS_MIN:
+            found = sum(one.replace("-", "") in self._hex for one in _ID.findall(text))
+        return found + holds_any(text, self._words)
 
     def _in_bytes(self, value: bytes) -> int:
         if value[:1] == b"\x01" and len(value) > _SMALL_BYTES // 2:  # an envelope
@@ -39,6 +46,23 @@ class Wanted:
         if any(value[at : at + 16] in self._raw for at in windows):
             return 1
         try:
-            return self.count(value.decode("utf-8"))
+            return self._in_text(value.decode("utf-8"))
         except UnicodeDecodeError:
             return 0
+
+
+def _strings_of(document: Any) -> str:
+    """What a JSON document or an array says: its strings one behind the other, and behind them its names, each once. As
+    it would be written, a line that ends ("\\n") had its n before the next word.
+    """
+    said, names, left = list[str](), dict[str, None](), [document]
+    while left:
+        one = left.pop()
+        if isinstance(one, dict):
+            names.update(dict.fromkeys(one))
+            left.extend(reversed(one.values()))
+        elif isinstance(one, list | tuple):
+            left.extend(reversed(one))
+        elif one is not None and not isinstance(one, bool | int | float):
+            said.append(str(one))
+    return " ".join((*said, *names))
