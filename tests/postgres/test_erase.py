@@ -6,7 +6,8 @@ import asyncio
 import hashlib
 import os
 import re
-from collections import defaultdict
+import time
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -59,6 +60,7 @@ from memory.erasure.learning import Learning
 from memory.erasure.model import Plan, Target
 from memory.erasure.reapply import reapply
 from memory.erasure.receipt import is_genuine, public_key
+from memory.erasure.wanted import Wanted
 from memory.errors import Conflict, LeaseLost, QueueUnavailable, StoreRefused, StoreUnavailable
 from memory.ids import new_id
 from memory.keys import KeyRing
@@ -1190,6 +1192,33 @@ async def test_only_who_sees_a_copy_is_looked_through_for_answers_that_repeat_it
         " WHERE s.session_id = retrievals.session_id AND s.label = 'later'"
     )
     assert (await bench.run(await bench.ask("memory", str(memory), ada))).receipt["complete"]
+
+
+async def test_other_work_of_a_worker_goes_on_while_the_probe_reads(bench: Bench) -> None:
+    """500 rows were looked at in one go, large ones for 10 s on a busy machine, and a worker lost all its lanes."""
+    ada = bench.stores.scope("ada")
+    await bench.commit(ada, "long")
+    many(bench, session_of(ada, "long").session_id, 40)
+    done, seen_by = 0, Counter[int]()
+
+    class Slow(Wanted):
+        def count(self, value: Any) -> int:
+            time.sleep(0.001)
+            seen_by[done] += 1
+            return 0
+
+    async def other_work() -> None:
+        nonlocal done
+        while True:
+            done += 1
+            await asyncio.sleep(0)
+
+    other = asyncio.create_task(other_work())
+    scope_id = await bench.stores.write.scope_id(ada)
+    await bench.parts.probe.run(bench.stores.tenant, [scope_id], Slow([], []))
+    other.cancel()
+    assert seen_by.total() > 1_000
+    assert max(seen_by.values()) < 100, "values in one go"
 
 
 async def test_requests_from_before_a_memory_was_there_are_not_gone_through(bench: Bench) -> None:

@@ -8,6 +8,7 @@ StoreUnavailable.
 
 from __future__ import annotations
 
+import asyncio
 import re
 import time
 from collections import Counter, deque
@@ -27,6 +28,8 @@ _OWN_TABLES: Final = frozenset({"erasures", "erasure_items", "schema_migrations"
 _LOCKED_S: Final = 1.0
 _KEPT_BY_HAND: Final = frozenset({ORIGIN, *get_args(Collection)})
 """Origins of what somebody keeps: left over, it is a source of its own."""
+_TURN_S: Final = 0.01
+"""So long its process does nothing else: a worker has leases to hold, and transactions that are open meanwhile."""
 _KEPT: Final = frozenset({"outbox.object_id", "audit_log.ids", "audit_log.detail"})
 
 
@@ -86,6 +89,7 @@ class DatabaseProbe:
         until it ends. Names come from the catalogue.
         """
         left = deque((table, _reading(table, columns)) for table, columns in tables.items())
+        turn_s = time.monotonic()
         while left:
             async with self._database.transaction(tenant, scopes, read_only=True) as tx:
                 until_s = time.monotonic() + _LOCKED_S
@@ -93,6 +97,9 @@ class DatabaseProbe:
                     table, query = left.popleft()
                     async for row in tx.stream(query):
                         yield table, list(row)
+                        if time.monotonic() - turn_s > _TURN_S:
+                            await asyncio.sleep(0)
+                            turn_s = time.monotonic()
 
 
 def _reading(table: str, columns: Sequence[str]) -> Query:
