@@ -190,7 +190,8 @@ _WHO: Final = (
 _AROUND: Final = (
     _rule(rf"{_MY}(?P<k>{KIN_ONE})(?:'s name)?(?:,|(?: is|'s)(?: now)?(?: called| named)?| called| named)? (?-i:(?:Dr|Mrs?|Ms|Prof)\.? )?(?P<o>[^\W\d_][\w'-]{{1,20}})", "{k}_name", "{P} {k} is called {o}.", "person", "one", importance=0.8),
     _rule(rf"{_MY}(?P<k>{KIN_MANY}|{PETS})(?:'s name)?(?:,|(?: is|'s)(?: now)?(?: called| named)?| called| named)? (?P<o>[^\W\d_][\w'-]{{1,20}})", "{k}_name", "{P} {k} is called {o}.", "person", importance=0.75),
-    _rule(rf"(?:I|I've|we|we've) {_ADV}(?:have|got|own|adopted|bought) an? (?:[\w-]+ ){{0,2}}(?P<k>{KIN_MANY}|{PETS})(?:(?:,? (?:called|named)|, (?:his|her|its) name is) (?P<o>[^\W\d_][\w'-]{{1,20}})|, (?P<o2>(?-i:[{CAPITALS}])[\w'-]{{1,20}})(?=[,.;:!?(]|$| and\b))", "{k}_name", "{P} {k} is called {o}.", "person", importance=0.75),
+    _rule(rf"(?:I|I've|we|we've) {_ADV}(?:have|got|own|adopted|bought) an? (?:[\w-]+ ){{0,2}}(?P<k>{KIN_MANY}|{PETS})(?:(?:,? (?:called|named)|, (?:his|her|its) name is) (?P<o>[^\W\d_][\w'-]{{1,20}})|, (?P<o2>(?-i:[{CAPITALS}])[\w'-]{{1,20}})(?=,| \(| and\b))", "{k}_name", "{P} {k} is called {o}.", "person", importance=0.75),
+    _rule(rf"(?:I|I've|we|we've) {_ADV}(?:have|got) an? (?:[\w-]+ ){{0,2}}(?P<k>{KIN_MANY}), {_PERSON}(?=[.;:!?]|$)", "{k}_name", "{P} {k} is called {o}.", "person", importance=0.75),
     _rule(rf"(?:I|I've|we|we've) {_ADV}(?:have|own|adopted|bought|got) (?P<o>an? (?:[\w-]+ ){{0,3}}?(?:{GOODS}|{PETS})){_ALONE}", "has", "{S} has {o}.", "phrase"),
     _rule(rf"{_MY}(?P<k>{OWN_ONE}) is (?:now |currently |called |named |still )*(?:an? )?(?P<o>(?-i:(?:Dr|Mrs?|Ms|Prof)\.? )?{_MAKE})", "{k}", "{P} {k} is {o}.", "owned", "one", importance=0.65),
     _rule(rf"{_IM}(?:dating|engaged to|married to) (?P<o>(?-i:[A-Z])[\w'-]{{1,20}})", "partner_name", "{S} is together with {o}.", "exact", "one", importance=0.8),
