@@ -21,6 +21,7 @@ from policies import fact_patterns_tongues as tongues
 from policies.fact import Fact
 from policies.fact_answers_in import back_to_a_language, in_one_language
 from policies.fact_decided import with_decision
+from policies.fact_one_of import one_at_a_time
 from policies.fact_patterns import FIRST, OF_PRONOUN, OPENS, SHE_OR_HE, TALE, UNREAL
 from policies.fact_patterns_asked import asked_to_keep
 from policies.fact_patterns_cjk import told_in_cjk
@@ -65,7 +66,6 @@ from policies.fact_patterns_words import (
     in_third_person,
     normalised,
 )
-from policies.fact_preferred import of_two
 from policies.fact_rule import IN_PASSING, STATED, Rule, Table, Told, told_by
 from policies.fact_sentence import Voice, in_voice, value_sentence
 from policies.standing import CHARS_MAX
@@ -345,7 +345,7 @@ def _quoted(one: Told, read: str) -> Told:
 
 
 def _from_told(one: Told, voice: Voice, until: datetime | None, since: datetime | None = None) -> Fact:
-    one = of_two(in_one_language(one))
+    one = one_at_a_time(in_one_language(one))
     subject = voice.subject if one.subject == "user" else one.subject
     return Fact(
         subject=subject,

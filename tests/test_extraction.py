@@ -1648,6 +1648,26 @@ def test_a_make_has_its_number(text: str, what: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("first", "then", "replaces"),
+    [
+        ("I'm vegetarian.", "I'm more of a pescatarian now.", True),
+        ("I'm vegan.", "I'm vegetarian.", True),
+        ("Ich bin Veganer.", "Ich bin Vegetarier.", True),
+        ("I'm vegetarian.", "I'm lactose intolerant.", False),
+        ("I'm lactose intolerant.", "I'm diabetic.", False),
+    ],
+)
+def test_one_has_one_diet_beside_all_else_that_one_is(first: str, then: str, replaces: bool) -> None:
+    older, newer = only(first), only(then)
+    assert (may_replace(newer, older) and contradict(statement_of(newer), statement_of(older))) is replaces
+
+
+def test_two_things_that_one_is_are_two() -> None:
+    both = [("user", "status", "vegetarian"), ("user", "status", "lactose intolerant")]
+    assert triples("I'm vegetarian and lactose intolerant, keep that in mind.") == both
+
+
+@pytest.mark.parametrize(
     ("then", "replaces"),
     [
         ("I prefer spaces over tabs now.", True),
