@@ -110,6 +110,7 @@ _ALONE = (
     r"|outside|myself|ourselves|whose|worth|full|each|which|online)(?![\w'-])))"
 )
 _OWN_AGE = r"(?:[5-9](?!\d)|\d{2,3})"  # of one who writes
+_FIRM = r"(?-i:[A-Z])[\w&'-]*(?: (?-i:[A-Z])[\w&'-]*){0,3}"
 # "Pixel 9 Pro", "BMW 320d": of which make and which model.
 _MAKE = (
     r"(?-i:[A-Za-z]?[A-Z])[\w'-]*(?: (?:(?-i:[A-Z])[\w'-]*"
@@ -152,6 +153,7 @@ _WHO: Final = (
     _rule(rf"(?:{_IM}|I {_ADV}(?:work|working|got a job) as |{_IM}working as |my (?:new )?job is (?:being )?)(?:an? |the )(?P<o>[^,.;:!?()\n\"\ue000]{{1,90}})", "job", "{S} is {a o}.", "job", "one", importance=0.8),
     _rule(rf"(?:{_IM}|{_I}work as |{_IM}working as )(?:an? |the )(?:(?!{_OF_ANOTHER})[\w/&'-]{{1,30}} ){{0,3}}?(?!student|undergrad|graduate|volunteer){JOB} at (?:the )?{_DOTTED}", "works_at", "{S} works at {o}.", "employer", "one", importance=0.8),
     _rule(rf"(?:{_I}work|{_IM}working|I {_ADV}(?:started (?:working|a job|a new job))|I've been working) (?:at|for) {_DOTTED}", "works_at", "{S} works at {o}.", "employer", "one", importance=0.8),
+    _rule(rf"I {_ADV}started at (?!{_SCHOOL})(?P<o>{_FIRM})(?= (?:(?:this|last) (?:week|month)|yesterday|today|as an?)\b)", "works_at", "{S} works at {o}.", "employer", "one", importance=0.8),
     _rule(rf"(?:I've|I have) {_ADV}worked (?:at|for) (?=[^.;!?\n]{{1,60}} since\b){_DOTTED}", "works_at", "{S} works at {o}.", "employer", "one", importance=0.8),
     _rule(rf"(?:I've|I have|we've|we have) {_ADV}(?:lived|been living) in {_DOTTED}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.7),
     _rule(rf"(?:I|we) {_ADV}(?:live|reside) in {_DOTTED}", "lives_in", "{S} lives in {o}.", "place", "one", importance=0.8),

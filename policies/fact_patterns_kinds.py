@@ -73,7 +73,7 @@ MOVING: Final = re.compile(
     r"\b(?:mov(?:e|ed|ing)|reschedul(?:e|ed|ing)|postpon(?:e|ed|ing)|push(?:ed|ing)?|chang(?:e|ed|ing)|shift(?:ed|ing)?"
     r"|extend(?:ed|ing)?|increas(?:e|ed|ing)|rais(?:e|ed|ing)|lower(?:ed|ing)?|cut(?:ting)?|reduc(?:e|ed"
     r"|ing)|bump(?:ed|ing)?"
-    rf"|adjust(?:ed|ing)?|updat(?:e|ed|ing)|upgrad(?:e|ed"
+    rf"|adjust(?:ed|ing)?|updat(?:e|ed|ing)|put(?=[^,;:.]{{3,70}} (?:up|down) to $)|upgrad(?:e|ed"
     rf"|ing)) ([^,;:.{ANY_VALUE}]{{3,70}}?)(?: from [{ANY_VALUE}]+)? (?:back |up |down )?(?:to|until) $",
     re.I,
 )

@@ -34,6 +34,8 @@ _DONE: Final = (
     r"(?P<done>(?:(?:just|finally|recently|also|already) ){0,2}"
     r"(?:moved (?=(?:back |over )?to (?-i:[A-Z]))|relocated (?=to (?-i:[A-Z]))|(?:switched|migrated) (?=(?:over )?(?:to|from) (?!\w+day\b))"
     r"|(?:quit|left|lost) (?=my (?:job|position)\b)|quit (?=smoking|drinking)|(?:got rid of|sold|cancell?ed) (?=my |our )"
+    r"|started (?=(?:working|a new job) (?:at|for|with) (?-i:[A-Z])|at (?-i:[A-Z]))|resigned (?=from (?-i:[A-Z]))"
+    r"|got (?=(?:married|divorced|engaged|promoted|laid off|fired)\b)|(?:gave up|stopped) (?=on |learning |smoking\b)"
     r"|(?:broke|split) (?=up with )|(?:dropped|ditched|replaced) (?=[\w+#.-]+(?: with |[,.!]|$))|(?:adopted|bought) (?=an? )))"
     rf"(?![^\n]*\b(?:19|20)\d\d\b)(?=[^\n]{{0,{_DONE_CHARS}}}\Z)"
 )

@@ -1668,6 +1668,23 @@ def test_two_things_that_one_is_are_two() -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Started at Wise this week as a senior analyst!", [("user", "works_at", "wise")]),
+        ("I started at Wise last month.", [("user", "works_at", "wise")]),
+        ("Got laid off from Meta last week.", [("user", "works_at", "meta")]),
+        ("Got married in May.", [("user", "marital_status", "married")]),
+        ("I started at Harvard University this week.", []),
+        ("Started at 9 today.", []),
+        ("My landlord put the rent up to £1,230 from March.", [("user", "rent", "£1,230")]),
+        ("I put a cup down to $5.", []),
+    ],
+)
+def test_news_of_work_and_home_is_heard_as_it_is_told(text: str, expected: list[tuple[str, str, str]]) -> None:
+    assert triples(text) == expected
+
+
+@pytest.mark.parametrize(
     ("then", "replaces"),
     [
         ("I prefer spaces over tabs now.", True),
