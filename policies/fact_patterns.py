@@ -36,7 +36,7 @@ from policies.fact_rule import row as _rule
 TRIGGER: Final = re.compile(
     r"\b(?:I|we|my|our|the(?= divorce\b)|as(?= an? )|call me|people call me|no longer(?= at )|ich|mein|meine|me|mi|vivo|trabajo|soy|je|mon|ma)(?![\w-])|\bj'(?=\w)"
     # "Hannes and I split up", "Biscuit died": whom it is told of stands first.
-    rf"|\b(?-i:[{CAPITALS}])[\w'-]{{1,20}}(?= (?:and I\b|(?:has |just |recently |sadly |suddenly )*(?:died|passed|is dead|was put)\b))",
+    rf"|\b(?-i:[{CAPITALS}])[\w'-]{{1,20}}(?= (?:and I\b|(?:has |just |recently |finally |sadly |suddenly )*(?:died|passed|is dead|was put|dumped|left me|broke|ended)\b))",
     re.IGNORECASE,
 )
 # What may stand before a pronoun that opens a statement.
@@ -327,6 +327,8 @@ _TURNS: Final = (
     _rule(rf"{_MY}(?P<o>{KIN_ONE}|{PETS}) {_DIED}", DIED, "{P} {o} has died.", "exact", "ended", importance=0.8),
     _rule(rf"(?:I|we) {_ADV}(?:had to |decided to )?put (?:my|our) (?P<o>{PETS}) {_PUT_DOWN}", DIED, "{P} {o} has died.", "exact", "ended", importance=0.8),
     _rule(rf"{_PERSON} and I,? {_PARTED_NOW}", PARTED, "{S} is no longer together with {o}.", "exact", "ended", "one", importance=0.8),
+    _rule(rf"{_PERSON} (?:has |just |finally )*(?:dumped me|left me(?! in\b)|broke (?:it off|up) with me|ended (?:it|things) with me){_THEN}", PARTED, "{S} is no longer together with {o}.", "exact", "ended", "one", importance=0.8),
+    _rule(rf"(?:I|we) {_ADV}lost {_PERSON}(?=[,.;!]|$| (?:last|yesterday|this|today|to)\b)", DIED, "{o} has died.", "exact", "ended", importance=0.8),
     _rule(rf"{_PERSON} {_DIED}", DIED, "{o} has died.", "exact", "ended", importance=0.8),
     _rule(rf"I {_ADV}(?:broke|split) up with (?:my ex,? )?{_PERSON}", "partner_name", "{S} is no longer together with {o}.", "exact", "ended", "one", importance=0.8),
     _rule(rf"(?:I|we|I've|we've) {_ADV}(?:decided|agreed|chosen|opted|resolved|settled) (?P<o>(?:to|on|against|for|not to) [^.;:!?()\n\"\ue000]{{3,110}})", "decided", "{S} decided {o}.", "clause", "decision", importance=0.65),

@@ -23,7 +23,7 @@ TRIGGER: Final = re.compile(
     r"\b(?:ich|wir|nous|on(?= (?:habite|a) )|vivimos|nos(?= (?:mud[aá]mos|hemos mudado))|abitiamo|ci(?= siamo)|moramos|wij|we(?= (?:wonen|zijn) )|ya no(?= (?:soy|estoy|trabajo))|não(?= sou mais)|non(?= sono più)|(?<=\w )bin ich|mein name|jetzt|nun|derzeit|aktuell|momentan|inzwischen|mittlerweile|seit|je|meine?|unsere?|mon|ma|notre|nuestr[oa]|moi|soy|trabajo|tengo|estoy|me mudé|odio|detesto"
     r"|(?:ya )?no como|nunca como|eu|moro|vivo|resido|trabalho|me|chamo-me|mudei-me|(?:o |a )?(?:meu|minha)|sou|tenho|gosto|adoro|amo|odeio|nasci|não como|já não"
     r"|io|mi|abito|risiedo|lavoro|sono|faccio|ho|(?:il |la )?(?:mio|mia)|vengo|non (?:mangio|abito|vivo|lavoro)|ik|mijn|woon|werk|nu|momenteel|tegenwoordig|sinds|he(?= roto)|rompí|lo(?= (?:he dejado|dejé) con))(?![\w-])|\bj'(?=\w)"
-    rf"|\b(?-i:[{CAPITALS}])[\w'-]{{1,20}}(?=,? (?:und ich|y yo|et moi|ist (?:\w+ )?(?:gestorben|verstorben)|ha muerto|murió|falleció|ha fallecido|est (?:morte?|décédée?))\b)",
+    rf"|\b(?-i:[{CAPITALS}])[\w'-]{{1,20}}(?=,? (?:und ich|y yo|et moi|hat|m['’]a|me ha dejado|me dejó|ist (?:\w+ )?(?:gestorben|verstorben)|ha muerto|murió|falleció|ha fallecido|est (?:morte?|décédée?))\b)",
     re.IGNORECASE,
 )
 """Where a rule of the table may begin."""
@@ -169,7 +169,7 @@ def table() -> Table:
             _rule(rf"(?:(?:eu )?sou (?:natural )?de|io sono di|(?<![\w,] )sono di|(?:io )?vengo da|ich (?:selbst |selber )?komme (?:ursprünglich |eigentlich )?aus|je viens de|soy de|ik kom (?:oorspronkelijk |eigenlijk )?uit) {_PLACE}", "comes_from", "{S} comes from {o}.", "place", "one", importance=0.7),
             _rule(r"(?:ich bin (?:jetzt |schon )?|ik ben (?:nu |al )?)(?P<o>[5-9](?!\d)|\d{2,3})(?:(?: jahre(?: alt)?| jaar(?: oud)?)\b(?! (?:bei|in|im|dabei|bij|jünger|älter|jonger|ouder))|(?= (?:und|en) |[,.!;](?!\d)|$))", "age", "{S} is {o} years old.", "age", "one", importance=0.8),
             _rule(r"(?:j'ai|tengo|(?:eu )?tenho|(?:io )?ho) (?P<o>[5-9](?!\d)|\d{2,3}) (?:ans|años|anos|anni)\b(?! (?:d'|de\b|di\b|en\b|em\b|nel\b))", "age", "{S} is {o} years old.", "age", "one", importance=0.8),
-            _rule(rf"(?:ich bin|bin ich|je suis|soy|estoy|(?:eu )?sou|(?:io )?sono|ik ben) (?:auch |aussi |también |também |anche |ook |eine? |une? |una? |een )*{_STATUS}(?![\w-])", "status", "{S} is {o}.", "exact", importance=0.8),
+            _rule(rf"(?:ich bin|bin ich|je suis|soy|estoy|(?:eu )?sou|(?:io )?sono|ik ben) (?:auch |aussi |también |também |anche |ook |jetzt |nun |inzwischen |mittlerweile |maintenant |désormais |ahora |agora |adesso |ora |nu |eine? |une? |una? |een )*{_STATUS}(?![\w-])", "status", "{S} is {o}.", "exact", importance=0.8),
             _rule(rf"(?:ich bin|je suis|estoy|soy|(?:eu )?sou|(?:io )?sono|ik ben) {_MARITAL}(?![\w-])(?! (?:mit der idee|con la idea))", "marital_status", "{P} marital status is {o}.", "exact", "one", importance=0.8),
             *(
                 _rule(rf"{before}{what}(?![\w-]){behind}", predicate, says, "exact", "ended", *flags, importance=0.8)
@@ -224,6 +224,7 @@ def table() -> Table:
                 for parted in (
                     rf"{_SOMEBODY} und ich (?:haben uns (?:[\w ]{{2,25}} )?getrennt|sind (?:nun |jetzt )?(?:nicht mehr zusammen|geschieden)|lassen uns scheiden)\b",
                     rf"ich habe mich (?:[\w ]{{2,25}} )?von {_SOMEBODY} (?:getrennt|scheiden lassen)\b",
+                    rf"{_SOMEBODY} (?:hat mich (?:[\w ]{{2,20}} )?verlassen|hat (?:[\w ]{{2,20}} )?mit mir schluss gemacht|m['’]a (?:quittée?|larguée?)|me (?:ha dejado|dejó)(?=[,.;!]|$| por\b))",
                     rf"{_SOMEBODY} y yo (?:lo (?:hemos dejado|dejamos)|hemos roto|rompimos|nos (?:hemos (?:separado|divorciado)|separamos|divorciamos)|ya no estamos juntos)\b",
                     rf"(?:he roto|rompí|lo (?:he dejado|dejé)|me (?:he separado|separé|he divorciado|divorcié)) (?:con|de) {_SOMEBODY}(?=[,.;!?]|$| (?:y|pero|hace|la|el|en)\b)",
                     rf"{_SOMEBODY} et moi,? (?:on s['’]est séparés|nous nous sommes séparés|on a rompu|avons rompu|nous avons rompu|(?:on n['’]est|nous ne sommes|ne sommes) plus ensemble|(?:nous )?divorçons|on divorce)\b",
