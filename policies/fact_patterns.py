@@ -133,7 +133,9 @@ _PARTED = (
     r"(?:(?:broke|broken|split) up|split|separated|(?:got|getting) (?:a )?divorced?|divorcing|parted(?: ways)?"
     r"|no longer together|not together any ?more)"
 )
-_PARTED_NOW = rf"(?:(?:have|are|just|recently|finally|officially) )*{_PARTED}{_THEN}"
+# "In May", not "in the museum", where two went different ways.
+_NO_PLACE = r"(?! in (?:the (?!spring|summer|autumn|fall|winter|new year|end\b)|an?|our|half|two|different)\b)"
+_PARTED_NOW = rf"(?:(?:have|are|just|recently|finally|officially) )*{_PARTED}{_NO_PLACE}{_THEN}"
 _PUT_DOWN = r"(?:down|to sleep)(?=[,.;!]|$| (?:last|this|yesterday|today|recently|because|two|three|a (?:few|week|month|year))\b)"
 _DIED = (
     rf"(?:has |have |just |recently |sadly |suddenly )*(?:died|passed away|is dead|was put (?:down|to sleep)){_THEN}"
