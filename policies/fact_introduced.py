@@ -8,6 +8,7 @@ refuses nothing; every run is bounded.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
 _TEXTS: Final = (
@@ -72,12 +73,22 @@ def introduced(said: str) -> list[tuple[int, int]]:
     """The ranges that are no words of who speaks: of a text that a lead names all that follows, lead and all; of what
     somebody else is said to have said or written the rest of the line.
     """
-    named = (one.start() for one in _LEAD.finditer(said) if not _is_own(one))
-    others = (one.start() for pattern in (_ASKS_IF_RIGHT, _ON_BEHALF, _VIEW) for one in pattern.finditer(said))
-    start = min((*named, *others), default=len(said))
-    told = (one.end() for one in _SAYS.finditer(said, 0, start) if not _SPEAKER.search(one["lead"]))
+    start = min((one.start() for one in _begin(said)), default=len(said))
+    told = [one.end() for one in _with(":", _SAYS, said) if not _SPEAKER.search(one["lead"]) and one.end() <= start]
     lines = [(at, said.find("\n", at, start)) for at in told]
     return [*((at, end if end >= 0 else start) for at, end in lines), (start, len(said))]
+
+
+def _begin(said: str) -> Iterator[re.Match[str]]:
+    yield from (one for one in _with(":：", _LEAD, said) if not _is_own(one))
+    yield from _with("?？", _ASKS_IF_RIGHT, said)
+    yield from _ON_BEHALF.finditer(said)
+    yield from _VIEW.finditer(said)
+
+
+def _with(marks: str, pattern: re.Pattern[str], said: str) -> Iterator[re.Match[str]]:
+    """What a pattern finds that needs one of these marks: most of what people say has none."""
+    return pattern.finditer(said) if any(mark in said for mark in marks) else iter(())
 
 
 def _is_own(found: re.Match[str]) -> bool:
