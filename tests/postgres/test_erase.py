@@ -1469,6 +1469,30 @@ async def test_an_answer_goes_although_another_memory_of_its_block_was_forgotten
         assert seen(bench, memory)["said"] == left
 
 
+async def test_an_answer_goes_that_was_given_a_block_again_which_another_memory_has_taken_along(bench: Bench) -> None:
+    """A block that is put back is no candidate of that request: gone from the record, it is named nowhere in it."""
+    ada, told = bench.stores.scope("ada"), "the golden oriole nests behind the chapel in Begunje"
+    await bench.commit(ada, "s")
+    await bench.commit(ada, "t", (told, "It does."))
+    heron, oriole = (
+        UUID(bench.postgres.psql(f"SELECT memory_id FROM memory_versions WHERE content = '{text}'"))
+        for text in (WORDS[0], told)
+    )
+    before = exchange(ada, "later", 0, ("Which birds are quiet?", f"Not one where {told}."))
+    await bench.commit_given(ada, before)
+    placed, again = exchange(ada, "later", 2, (QUESTION, ANSWER)), exchange(ada, "later", 4, ("And?", f"So {told}."))
+    for one, injected in ((placed, True), (again, False)):
+        named = retrieval(one.exchange.exchange_id, heron, oriole)
+        candidates = tuple({"id": str(memory), "injected": True} for memory in (heron, oriole) if injected)
+        one = replace(one, retrieval=replace(named, record=replace(named.record, candidates=candidates)))
+        await bench.commit_given(ada, one)
+    said = ["Which birds are quiet?", f"Not one where {told}.", QUESTION, ANSWER, "And?"]
+    for memory, left in ((heron, [*said, f"So {told}."]), (oriole, said)):
+        receipt = (await bench.run(await bench.ask("memory", str(memory), ada))).receipt
+        assert receipt["complete"], receipt["probe"]
+        assert seen(bench, memory)["said"] == "|".join(left)
+
+
 async def test_an_answer_stored_while_the_mark_was_made_goes_too(bench: Bench) -> None:
     ada = bench.stores.scope("ada")
     await bench.commit(ada, "s")

@@ -826,28 +826,37 @@ ORDER BY c.relname, a.attnum;
 -- name: answers_given
 -- The answers to requests of these sessions since a moment that were given one of these memories, with their words. As
 -- sets, like unname_retrievals: there is no index of turns by exchange. A block that another memory of it has taken along
--- stands in no placement any more: what was placed newly is among the candidates, too.
+-- stands in no placement any more (`taken`): what was placed newly is among the candidates, too, and every answer behind
+-- may have been given it again.
 -- $1 tenant uuid, $2 session_ids uuid[], $3 ids text[], $4 since timestamptz
 -- Uses: retrievals_of_session, turns_siblings. Rows: event_id, scope_id, content.
 WITH giving AS MATERIALIZED (
-    SELECT DISTINCT n.session_id, n.exchange_id
+    SELECT n.session_id, n.exchange_id, n.named, bool_and(n.taken) AS taken
     FROM (
-        SELECT r.session_id, r.exchange_id, one AS named
+        SELECT r.session_id, r.exchange_id, one AS named, false AS taken
         FROM retrievals r
         CROSS JOIN jsonb_array_elements(r.placements) AS p
         CROSS JOIN jsonb_array_elements_text(coalesce(p -> 'memory_ids', '[]')) AS one
         WHERE r.tenant_id = $1 AND r.session_id = ANY ($2) AND r.created_at >= $4
         UNION ALL
-        SELECT r.session_id, r.exchange_id, c ->> 'id'
+        SELECT r.session_id, r.exchange_id, c ->> 'id', true
         FROM retrievals r
         CROSS JOIN jsonb_array_elements(r.candidates) AS c
         WHERE r.tenant_id = $1 AND r.session_id = ANY ($2) AND r.created_at >= $4 AND c ->> 'injected' = 'true'
         OFFSET 0) n
-    WHERE n.named IN (SELECT unnest($3::text[])))
+    WHERE n.named IN (SELECT unnest($3::text[]))
+    GROUP BY n.session_id, n.exchange_id, n.named),
+again AS MATERIALIZED (
+    SELECT t.session_id, min(t.seq) AS seq
+    FROM turns t
+    WHERE t.tenant_id = $1 AND t.session_id = ANY (ARRAY(SELECT session_id FROM giving WHERE taken))
+      AND ((t.session_id, t.exchange_id) IN (SELECT session_id, exchange_id FROM giving WHERE taken)) IS TRUE
+    GROUP BY t.session_id)
 SELECT t.event_id, t.scope_id, t.content
 FROM turns t
+LEFT JOIN again a ON a.session_id = t.session_id
 WHERE t.tenant_id = $1 AND t.session_id = ANY (ARRAY(SELECT session_id FROM giving)) AND t.role = 'assistant'
-  AND ((t.session_id, t.exchange_id) IN (SELECT session_id, exchange_id FROM giving)) IS TRUE;
+  AND (t.seq > a.seq OR ((t.session_id, t.exchange_id) IN (SELECT session_id, exchange_id FROM giving)) IS TRUE);
 
 -- name: said_beside
 -- The conversations of these turns, with their words. `behind`: it stands behind the first of them that no model said.
