@@ -99,9 +99,9 @@ async def has_its_queue(settings: Settings) -> None:
         raise StartFailed(
             f"redis.url holds the queue of another memory-proxy ({owner}; this one's is {store}), and each would bury "
             "what the other captures; remedy: give each a database of its own (redis://HOST/1; a cluster has only one: "
-            "give each its cluster), or, where the other is "
-            f"gone for good with all that waited there, as one whose database was made anew, delete the key {KEY} in "
-            f"it; of the embedded Valkey, which runs only with the service, move {settings.data.dir}/valkey away"
+            "give each its cluster), or, where the other is gone for good with all that waited there, as one whose "
+            f"database was made anew, delete the key {KEY} in it; of the embedded Valkey, which runs only with the "
+            f"service, move {settings.data.dir}/valkey away"
         )
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import ssl
+import tempfile
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
@@ -21,13 +23,13 @@ from memory.adapters.redis_hot import RedisHot
 from memory.adapters.redis_owner import owner_of
 from memory.adapters.redis_queue import Promised, RedisQueue, lane_of
 from memory.chain import Digest
-from memory.errors import QueueUnavailable
+from memory.errors import QueueUnavailable, StartFailed
 from memory.model import Scope
 from memory.ports import Entry
 from memory.read.conversation import Asked
 from tests.certificate import self_signed
 from tests.cluster_fixture import Cluster, Node
-from tests.valkey_fixture import free_port
+from tests.valkey_fixture import ValkeyServer, free_port
 
 LANES = 4
 SCOPE = Scope(UUID(int=7), "ada", "boat", "default")
@@ -228,6 +230,25 @@ async def test_processes_are_counted_wherever_their_keys_lie(cluster: Cluster) -
 async def test_a_cluster_has_an_owner_too(cluster: Cluster) -> None:
     mine, other = uuid4(), uuid4()
     assert [await owner_of(cluster.url, store) for store in (mine, other)] == [str(mine)] * 2
+
+
+async def test_a_cluster_that_is_addressed_as_one_server_is_not_waited_for(cluster: Cluster) -> None:
+    """Nor the other way round: it would never be ready, and said no more than that a key has moved."""
+    for node in cluster.nodes:
+        with pytest.raises(StartFailed, match=r"remedy: redis\+cluster://HOST:PORT"):
+            await owner_of(f"redis://127.0.0.1:{node.port}", uuid4())
+    directory = Path(tempfile.mkdtemp(prefix="vk-", dir="/tmp"))
+    alone = ValkeyServer(directory, port=free_port())
+    alone.start()
+    try:
+        with pytest.raises(StartFailed, match="remedy: redis://"):
+            await owner_of(f"redis+cluster://127.0.0.1:{alone.port}", uuid4())
+        assert await owner_of(f"redis://127.0.0.1:{alone.port}", mine := uuid4()) == str(mine)
+    finally:
+        alone.stop()
+        shutil.rmtree(directory)
+    with pytest.raises(QueueUnavailable):
+        await owner_of(f"redis+cluster://127.0.0.1:{alone.port}", uuid4())
 
 
 async def test_a_node_that_is_away_is_passed_over_where_others_are_named(cluster: Cluster) -> None:

