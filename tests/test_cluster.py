@@ -12,12 +12,14 @@ from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from datetime import UTC, datetime
 from ipaddress import ip_address
 from pathlib import Path
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
 from cryptography import x509
 
 from memory.adapters.redis_client import connect
+from memory.adapters.redis_cluster import Cluster as ClusterClient
 from memory.adapters.redis_erase import RedisErase
 from memory.adapters.redis_hot import RedisHot
 from memory.adapters.redis_owner import owner_of
@@ -290,6 +292,21 @@ async def test_who_gives_up_waiting_breaks_nothing_for_the_others(cluster: Clust
     await asyncio.sleep(0)
     first.cancel()
     assert await second
+    await client.aclose()
+
+
+async def test_who_is_late_has_no_connection_made_anew(cluster: Cluster) -> None:
+    """On a busy machine some always are, and would make it busier; nothing has moved."""
+    client = connect(cluster.url)
+    assert isinstance(client, ClusterClient)
+    nodes = await client.primaries()
+    before = [await client.execute_command("CLIENT", "ID", target_nodes=node) for node in nodes]
+    pipe: Any = client.pipeline()
+    late = asyncio.create_task(pipe.execute_command("GET", "a").execute())
+    await asyncio.sleep(0)
+    late.cancel()
+    await client.look_again()
+    assert [await client.execute_command("CLIENT", "ID", target_nodes=node) for node in nodes] == before
     await client.aclose()
 
 

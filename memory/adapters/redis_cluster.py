@@ -9,12 +9,14 @@ Refuses to send anything twice: what failed is said, and what comes next finds t
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
 from redis.asyncio import Connection, RedisCluster
 from redis.asyncio.cluster import ClusterNode, ClusterPipeline
+from redis.cluster import get_node_name
 from redis.exceptions import (
     ClusterDownError,
     ConnectionError,
@@ -26,7 +28,7 @@ from redis.exceptions import (
 
 Args = Sequence[str | bytes | int]
 LOOK_PAUSE_S: Final = 1.0
-"""Between two looks, while what is asked goes on failing; each has all connections made anew."""
+"""Between two looks, while what is asked goes on failing."""
 _AWAY: Final = (ConnectionError, TimeoutError, ClusterDownError, MovedError)
 _UNKNOWN: Final = (RedisError, RedisClusterException, OSError)
 
@@ -98,15 +100,30 @@ class Cluster(RedisCluster):
         said = dict(zip(each, replies[len(asked) :], strict=True))
         return [(reply, said[node]) for reply, node in zip(replies, nodes, strict=False)]
 
-    def look_again(self) -> None:
-        """Ask the cluster where things are now, beside what goes on."""
+    def look_again(self) -> asyncio.Task[None]:
+        """Ask the cluster where things are now, beside what goes on; it ends when the next may be asked for."""
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look())
+        return self._looking
 
     async def _look(self) -> None:
-        with suppress(*_UNKNOWN):  # the next fault asks again
-            await self.nodes_manager.initialize()
+        with suppress(*_UNKNOWN):  # the next fault asks again, another node
+            if await self._has_changed():
+                await self.nodes_manager.initialize()  # has every connection made anew
         await asyncio.sleep(LOOK_PAUSE_S)
+
+    async def _has_changed(self) -> bool:
+        """Whether some node says that slots lie elsewhere than where they are asked for. Where nothing is known yet the
+        next command asks.
+        """
+        if not (nodes := self.get_nodes()):
+            return False
+        asked, known = random.choice(nodes), self.nodes_manager.slots_cache
+        for first, last, (host, port, *_), *_ in await asked.execute_command("CLUSTER SLOTS"):
+            name = get_node_name((host or b"").decode() or asked.host, port)
+            if any(known[slot][0].name != name for slot in (first, last)):
+                return True
+        return False
 
     def pipeline(self, transaction: Any = None, shard_hint: Any = None) -> ClusterPipeline:
         """Commands in one round trip to each node that they concern."""
