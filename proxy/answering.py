@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Literal
+from uuid import UUID
 
 from aiohttp import web
 from multidict import CIMultiDict
@@ -27,7 +28,7 @@ from memory.read.conversation import Conversation
 from memory.read.dropped import Joint, known_by
 from memory.telemetry import Metrics, event
 from proxy.connection import AnswerBroken, UpstreamAnswer
-from proxy.copies import Copies, Copy
+from proxy.copies import Copies, Copy, Share
 from proxy.passages import ENDED
 from proxy.relay import RelayResponse, Upstream, begin, break_off, open_to, raw_target
 from proxy.wire.answer import Answer, AnswerUnreadable, assemble_stream, decompress, parse_body
@@ -132,9 +133,9 @@ InBackground = Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]]
 class Answering:
     """Sends one request. `copy_bytes_max` 0 keeps no copy and holds nothing back."""
 
-    def __init__(self, upstream: Upstream, metrics: Metrics, copy_bytes_max: int, copies: Copies | None = None) -> None:
+    def __init__(self, upstream: Upstream, metrics: Metrics, copy_bytes_max: int, share: Share | None = None) -> None:
         self._upstream = upstream
-        self._copies = copies or Copies(copy_bytes_max, metrics)
+        self._share = share or Copies(copy_bytes_max, metrics).of(UUID(int=0))
         self._metrics = metrics
         self._copy_bytes_max = copy_bytes_max
 
@@ -179,7 +180,7 @@ class Answering:
         note(http=answer.status)
         await response.prepare(request)
         await response.write(text)
-        if await self._pump(answer, response, None, Copy(0, self._copies)) == "died":
+        if await self._pump(answer, response, None, Copy(0, self._share)) == "died":
             self._metrics.upstream_failures.labels("midstream").inc()
             break_off(request)
             return Outcome(response, answer.status, "failed")
@@ -196,7 +197,7 @@ class Answering:
         streamed = answer.content_type == "text/event-stream"
         encoded = (answer.header(b"content-encoding") or "identity") != "identity"  # hides the final event
         hold = None if keep is None else FinalEventHold() if streamed and not encoded else LastByteHold()
-        copy = Copy(self._copy_bytes_max if keep else 0, self._copies)
+        copy = Copy(self._copy_bytes_max if keep else 0, self._share)
         response = begin(answer, head)
         note(http=answer.status)
         try:

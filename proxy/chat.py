@@ -299,7 +299,8 @@ class ChatCompletions:
     async def _forward(self, request: web.Request, ready: Ready, prompt: Prompt) -> web.StreamResponse:
         """Send, and when vLLM says that the prompt is too long with our blocks, send once more without them."""
         parts = self._parts
-        answering = Answering(parts.upstream, parts.metrics, parts.capture.bounds.answer_bytes_max, parts.copies)
+        share = parts.copies.of(ready.asked.ask.scope.tenant)
+        answering = Answering(parts.upstream, parts.metrics, parts.capture.bounds.answer_bytes_max, share)
         await within_limits(request)
         lap("admit")
         keep = partial(self._keep_sent, ready, prompt)

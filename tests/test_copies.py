@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
+from uuid import UUID
 
 import pytest
 from aiohttp import web
@@ -18,12 +19,13 @@ from proxy.relay import Upstream
 
 # Far beyond what sockets, transports and readers hold for one answer (the kernel's two loopback pairs up to 20 MiB).
 READ_AHEAD_MAX = 96 * 1024 * 1024
+ADA, BOB = UUID(int=1), UUID(int=2)
 EVENT = b"data: " + b"x" * 65_528 + b"\n\n"
 
 
 def test_a_copy_beyond_its_own_bound_gives_back_what_it_held() -> None:
     copies = Copies(100, Metrics())
-    copy = Copy(10, copies)
+    copy = Copy(10, copies.of(ADA))
     copy.add(b"12345678")
     copy.add(b"123")
     assert (copy.refused, copy.chunks, copies.held) == ("answer_too_large", [], 0)
@@ -34,7 +36,7 @@ def test_a_copy_beyond_its_own_bound_gives_back_what_it_held() -> None:
 def test_the_gauge_says_what_is_held_while_it_is_held() -> None:
     metrics = Metrics()
     copies = Copies(1 << 30, metrics)
-    copy = Copy(1 << 30, copies)
+    copy = Copy(1 << 30, copies.of(ADA))
     for _ in range(48):
         copy.add(b"x" * 65_536)
     assert metrics.registry.get_sample_value("memory_proxy_copies_bytes") == 3 << 20
@@ -45,7 +47,7 @@ def test_the_gauge_says_what_is_held_while_it_is_held() -> None:
 def test_copies_beyond_the_bound_of_all_are_refused_and_the_others_go_on() -> None:
     metrics = Metrics()
     copies = Copies(10, metrics)
-    first, second = Copy(100, copies), Copy(100, copies)
+    first, second = Copy(100, copies.of(ADA)), Copy(100, copies.of(ADA))
     first.add(b"12345")
     second.add(b"12345")
     second.add(b"1")
@@ -59,9 +61,20 @@ def test_copies_beyond_the_bound_of_all_are_refused_and_the_others_go_on() -> No
     assert count == 1
 
 
+def test_one_tenants_answers_leave_room_for_anothers() -> None:
+    copies = Copies(1 << 20, Metrics(), tenants=True)
+    flood = [Copy(1 << 20, copies.of(ADA)) for _ in range(128)]
+    for one in flood:
+        one.add(b"x" * 8_192)
+    quiet = Copy(1 << 20, copies.of(BOB))
+    quiet.add(b"x" * 8_192)
+    assert "copies_full" in {one.refused for one in flood}
+    assert quiet.refused is None
+
+
 def test_a_copy_taken_over_is_given_back_once() -> None:
     copies = Copies(10, Metrics())
-    mine = Copy(10, copies)
+    mine = Copy(10, copies.of(ADA))
     mine.add(b"12345")
     other = mine.taken_over()
     mine.release()
@@ -121,7 +134,7 @@ async def test_a_client_that_does_not_read_stops_the_upstream_and_its_copy_is_bo
         )
 
         async def proxied(request: web.Request) -> web.StreamResponse:
-            answering = Answering(upstream, metrics, 33_554_432 if kept else 0, copies)
+            answering = Answering(upstream, metrics, 33_554_432 if kept else 0, copies.of(ADA))
             background = lambda work: tasks.append(asyncio.create_task(work))  # noqa: E731
             given = {"keep": keep, "left": background} if kept else {}
             return (await answering.send(request, b"{}", CIMultiDict(), **given)).response  # type: ignore[arg-type]

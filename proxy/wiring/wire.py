@@ -314,7 +314,7 @@ def _parts(
         canaries=Canaries(kept.keys.canary_key, audit, journal, metrics),
         cache_report=CacheReport(metrics),
         places=places_of(settings, reading.load, metrics, search_places()),
-        copies=Copies(settings.queue.copies_bytes_max, metrics),
+        copies=Copies(settings.queue.copies_bytes_max, metrics, tenants=base.keyed),
         outside=looks_outside(settings, kept, audit, journal, metrics),
     )
 
