@@ -1194,6 +1194,32 @@ async def test_only_who_sees_a_copy_is_looked_through_for_answers_that_repeat_it
     assert (await bench.run(await bench.ask("memory", str(memory), ada))).receipt["complete"]
 
 
+async def test_those_whose_names_go_are_not_held_against_each_other(bench: Bench) -> None:
+    """Of 25,000 names it took two minutes, which no statement may: such a user was never forgotten."""
+    ada = bench.stores.scope("ada")
+    await bench.commit(ada, "s")
+    scope_id = await bench.stores.write.scope_id(ada)
+    bench.postgres.psql(
+        f"""
+        INSERT INTO entities (tenant_id, entity_id, scope_id, type, created_at, changed_at)
+            SELECT tenant_id, md5(n::text)::uuid, {scope_id}, 'person', now(), now()
+            FROM tenants, generate_series(1, 1000) n
+            WHERE tenant_id = '{bench.stores.tenant}';
+        SET session_replication_role = replica;
+        INSERT INTO entity_aliases
+            SELECT tenant_id, entity_id, substring(sha256(entity_id::text::bytea), 1, 16), entity_id, scope_id
+            FROM entities;
+        """
+    )
+    ids = [UUID(hashlib.md5(str(n).encode()).hexdigest()) for n in range(1, 1001)]
+    async with bench.stores.database.transaction(bench.stores.tenant, [scope_id]) as tx:
+        await tx.run("plan_each_time")
+        asked = f"EXPLAIN (ANALYZE, FORMAT JSON) {load_queries()['ties_of_gone'].sql}"
+        plan = await tx._connection.fetchval(asked, bench.stores.tenant, ids)
+    removed = [float(one) for one in re.findall(r'"Rows Removed by Join Filter": ([0-9.]+)', plan)]
+    assert '"Actual Rows": 1000' in plan and sum(removed) < 10_000, plan
+
+
 async def test_other_work_of_a_worker_goes_on_while_the_probe_reads(bench: Bench) -> None:
     """500 rows were looked at in one go, large ones for 10 s on a busy machine, and a worker lost all its lanes."""
     ada = bench.stores.scope("ada")
