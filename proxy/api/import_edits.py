@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from math import isclose
 from typing import Any, Final
 from uuid import UUID
@@ -67,7 +68,8 @@ class EditTaker:
         if here.is_edited and self._on_conflict == "error":
             raise LineRefused(_CONFLICT)
         if line.edited.hidden:
-            await self._memories.hidden(self._caller, known, known.version)
+            with suppress(NotFound):  # another import of the same was faster
+                await self._memories.hidden(self._caller, known, known.version)
             return
         if known.quarantine_reason and asked.get("validation_status") == "confirmed":
             raise LineRefused(_HELD_BACK)

@@ -4,6 +4,7 @@ nothing.
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 from uuid import UUID
 
@@ -104,6 +105,22 @@ def test_a_fact_alone_that_was_hidden_or_rejected_is_so_in_a_copy(
     assert "Ljubljana" not in repr(line)
     moved(api, other)
     assert said(other) == said(api) and as_set(other) == as_set(api)
+
+
+def test_one_upload_that_is_taken_several_times_at_once_is_done_each_time(
+    service: Service, user: str, api: Api, other: Api
+) -> None:
+    said_here = [f"My locker number {n} is 447{n}." for n in range(6)]
+    assert send(api, [{"role": "user", "content": one, "session": "s"} for one in (*said_here, HOME, TEA)])[0] == []
+    for n in range(6):
+        change(api, named(api, f"number {n}", "episodic"), content=f"My locker number {n} is 550{n}.", pinned=True)
+    hide(api, named(api, "lives in"))
+    hide(api, named(api, "oolong"))
+    lines = export(api)
+    with ThreadPoolExecutor(4) as several:
+        told = list(several.map(lambda _: send(other, lines), range(4)))
+    assert [errors for errors, _ in told] == [[]] * 4
+    assert as_set(other) == as_set(api) and max(versions(other)) == 2
 
 
 def test_what_is_hidden_after_it_was_taken_is_hidden_by_the_next_import(
