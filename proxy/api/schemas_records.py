@@ -30,7 +30,9 @@ _Words = Annotated[str, Field(max_length=2 * WORDS_CHARS_MAX)]
 
 
 class _Exported(Asked):
-    """What every line of a record says of it beside its words. Other members of a line are passed over."""
+    """What every line of a record says of it beside its words. Other members of a line are passed over: of the bases of
+    a line this is the last, whose configuration holds.
+    """
 
     model_config = ConfigDict(extra="ignore")
 
@@ -39,7 +41,7 @@ class _Exported(Asked):
     created_at: Moment | None = None
 
 
-class PersonaLine(_Exported, PersonaAsked):
+class PersonaLine(PersonaAsked, _Exported):
     """A persona."""
 
     description: Annotated[str, Field(max_length=2 * DESCRIPTION_CHARS_MAX)] = ""
@@ -53,7 +55,7 @@ def _scalars(value: object) -> object:
 _Properties = Annotated[dict[str, Any], BeforeValidator(_scalars)]
 
 
-class EntityLine(_Exported, EntityAsked):
+class EntityLine(EntityAsked, _Exported):
     """A person or a thing. `learnt`: nobody has written of it, but ties name it."""
 
     learnt: bool = False
@@ -64,13 +66,13 @@ class EntityLine(_Exported, EntityAsked):
     properties: _Properties = Field(default_factory=dict)
 
 
-class RelationshipLine(_Exported, RelationshipAsked):
+class RelationshipLine(RelationshipAsked, _Exported):
     """What ties two, by the ids that they had in the export."""
 
     properties: _Properties = Field(default_factory=dict)
 
 
-class TaskLine(_Exported, TaskAsked):
+class TaskLine(TaskAsked, _Exported):
     """A task, and by the ids that they had what it needs."""
 
     title: Annotated[str, Field(min_length=1, max_length=2 * TITLE_CHARS_MAX)]

@@ -252,6 +252,13 @@ def test_what_was_taken_reaches_the_model(service: Service, upstream: str, user:
     assert "Ask about the mooring." in content and "interested in sailing" in content
 
 
+def test_members_of_a_line_that_are_not_known_are_passed_over(api: Api, other: Api) -> None:
+    furnished(api)
+    lines = records(api)
+    assert send(other, [{**line, "of_a_later_version": {"x": 1}} for line in lines])[0] == []
+    assert said(records(other)) == said(lines)
+
+
 def test_what_was_deleted_stays_deleted_and_what_was_forgotten_does_not_come_back(
     api: Api, other: Api, service: Service, user: str
 ) -> None:
