@@ -200,6 +200,7 @@ def checkpoint_line(one: Checkpoint, parts: list[StoredPart], session: str | Non
             "integrity": part.integrity,
             "sensitivity": part.sensitivity,
             "memory_id": str(part.memory_id),
+            **({"occurred_at": to_rfc3339(part.occurred_at)} if part.occurred_at else {}),
         }
         for part in parts
     ]

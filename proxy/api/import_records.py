@@ -157,7 +157,7 @@ class RecordTaker:
             raise LineRefused("checkpoint: it was deleted here; undelete brings it back")
         session = await session_named(caller, self._parts.keys, line.session)
         of_session = session.session_id if session is not None else None
-        words = [_words(one) for one in said]
+        words = [_words(one, min(one.occurred_at, caller.now) if one.occurred_at else None) for one in said]
         new = await self._saving.made_of(caller.credential.hide(line.name), words, caller, of_session)
         # The parts of one checkpoint differ in their kind or their words, and come out in that order.
         of = {(one.part, one.content): Copy(UUID(line.id), ids[one.memory_id], unless[one.memory_id]) for one in said}
@@ -267,10 +267,10 @@ def _part_id(caller: Caller, line: CheckpointLine, one: PartLine) -> UUID:
     return copy_of(caller.scope, UUID(int=UUID(line.id).int ^ UUID(one.memory_id).int)).memory_id
 
 
-def _words(one: PartLine) -> Words:
+def _words(one: PartLine, said_at: datetime | None = None) -> Words:
     integrity = Integrity(one.integrity) if one.integrity not in _VOUCHED else Integrity.USER
     role = "user" if integrity is Integrity.USER else "assistant"
-    return Words(one.part, one.content, role, integrity, Sensitivity(one.sensitivity), (), None)
+    return Words(one.part, one.content, role, integrity, Sensitivity(one.sensitivity), (), said_at)
 
 
 def _asked(model: type[M], line: BaseModel) -> M:

@@ -94,6 +94,7 @@ class PartLine(Asked):
     integrity: IntegrityName = "user"
     sensitivity: SensitivityName = "internal"
     memory_id: Id
+    occurred_at: Moment | None = None
 
 
 class EditedSaid(Asked):

@@ -252,6 +252,23 @@ def test_what_was_taken_reaches_the_model(service: Service, upstream: str, user:
     assert "Ask about the mooring." in content and "interested in sailing" in content
 
 
+def test_the_day_that_a_part_of_a_checkpoint_was_said_on_travels_and_is_none_to_come(
+    service: Service, upstream: str, user: str, api: Api, other: Api
+) -> None:
+    make(api, "POST", "checkpoints", {"name": "pier", "notes": "Ask about the mooring.", "goals": ["Open by May"]})
+    (line,) = records(api)
+    notes, goal = line["parts"]
+    notes["occurred_at"], goal["occurred_at"] = "2024-03-01T08:00:00Z", "2124-03-01T08:00:00Z"
+    assert send(other, [line])[0] == []
+    again = Api(service.url, f"{user}-3")
+    assert send(again, records(other))[0] == []
+    for whose in (f"{user}-2", f"{user}-3"):
+        ask(service, "What should I do now?", whose, checkpoint="pier")
+        content = str(last(upstream)[0].json["messages"][-1]["content"])
+        assert "[2024-03-01 user, notes] Ask about the mooring." in content
+        assert "user, goal] Open by May" in content and "2124" not in content
+
+
 def test_members_of_a_line_that_are_not_known_are_passed_over(api: Api, other: Api) -> None:
     furnished(api)
     lines = records(api)
