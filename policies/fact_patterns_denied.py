@@ -49,7 +49,7 @@ _CALLED_OFF: Final = re.compile(
 # "I had a meeting on Friday", "I passed my exam on Friday": it lies behind.
 _OVER: Final = re.compile(
     r"\b(?:i|we|i've|we've) (?:[a-z]+ )?(?:had|missed|skipped|attended|passed|failed|aced|survived|enjoyed"
-    r"|came back from|got back from|returned from) (?:my|our|an?|the|this|that|another)\b"
+    r"|won|came back from|got back from|returned from) (?:my|our|an?|the|this|that|another)\b"
     r"(?!.*\b(?:scheduled|rescheduled|moved|booked|planned|set|pushed)\b)",
     re.IGNORECASE,
 )

@@ -1745,6 +1745,7 @@ def test_how_much_one_likes_a_thing_is_not_its_name(text: str) -> None:
 )
 def test_an_event_that_is_over_is_not_to_come(text: str) -> None:
     assert triples(text) == []
+    assert [one.predicate for one in facts_in("I won my first race on Friday!", said_at=WEDNESDAY)] == ["won"]
 
 
 def test_an_event_that_was_moved_is_at_its_new_time_alone() -> None:
