@@ -14,6 +14,7 @@ CHANGES: tuple[tuple[str, dict[str, Any], dict[str, Any]], ...] = (
     ("tasks", {"needs": []}, {"needs": [], "title": "Saw the beams"}),
     ("entities", {"aliases": ["Annie"], "properties": {"age": 41}}, {"aliases": ["Anna"]}),
     ("personas", {"facets": {"tone": "warm"}, "sensitivity": "public"}, {"facets": {"tone": "dry"}}),
+    ("personas", {"interests": ["boats"], "sensitivity": "confidential"}, {"interests": ["mills"]}),
     ("personas", {"description": "Answer in one line."}, {"description": "Answer in two lines."}),
     ("checkpoints", {"notes": "The mill is shut.", "goals": ["Oak.", "A jetty."]}, {"goals": ["A jetty."]}),
     ("artifacts", {"caption": "the yard at Bled", "metadata": {"floor": 1}}, {"caption": "the yard at Piran"}),
