@@ -179,6 +179,19 @@ def running_cluster(*, replicas: bool) -> Iterator[Cluster]:
         shutil.rmtree(place, ignore_errors=True)
 
 
+@contextmanager
+def added_to(cluster: Cluster) -> Iterator[Node]:
+    """One more primary, which has no slot."""
+    node = _started(cluster.nodes[0].directory.parent / "new")
+    try:
+        cluster.nodes.append(node)
+        cluster.until(lambda: all([cluster.knows_all(each) for each in cluster.nodes]))
+        cluster.until(lambda: _says_ok(node))
+        yield node
+    finally:
+        node.stop()
+
+
 @pytest.fixture(scope="session")
 def _three() -> Iterator[Cluster]:
     with running_cluster(replicas=False) as cluster:

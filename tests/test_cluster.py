@@ -30,13 +30,13 @@ from memory.model import Scope
 from memory.ports import Entry
 from memory.read.conversation import Asked
 from tests.certificate import self_signed
-from tests.cluster_fixture import Cluster, Node
+from tests.cluster_fixture import Cluster, Node, added_to, running_cluster
 from tests.valkey_fixture import ValkeyServer, free_port
 
 LANES = 4
 SCOPE = Scope(UUID(int=7), "ada", "boat", "default")
 KEY = b"k" * 16
-ANSWER_S = 30
+ANSWER_S = 50  # who listens to a node that stands still asks it for 30 s
 
 
 def an_entry() -> Entry:
@@ -308,6 +308,33 @@ async def test_who_is_late_has_no_connection_made_anew(cluster: Cluster) -> None
     await client.look_again()
     assert [await client.execute_command("CLIENT", "ID", target_nodes=node) for node in nodes] == before
     await client.aclose()
+
+
+async def test_what_is_on_its_way_is_found_where_it_goes(cluster: Cluster) -> None:
+    """As often as it is asked for, and by several at once: the word that opens the door is said on each connection."""
+    async with hot_of(cluster) as hot:
+        key = f"mp:h:{{{SCOPE.tenant.hex}:{KEY.hex()}}}:x"
+        before = cluster.primary_of(key)
+        await asyncio.gather(*(hot.working(SCOPE, KEY, uuid4()) for _ in range(6)))
+        end = cluster.move_slot(key, another(cluster, before), leave=True)
+        try:
+            for at_once in (1, 2, 6):
+                await asyncio.gather(*(hot.working(SCOPE, KEY, uuid4()) for _ in range(at_once)))
+        finally:
+            end()
+            cluster.move_slot(key, before)
+
+
+@pytest.mark.long
+async def test_a_node_that_is_new_is_asked_for_the_first_slot_on_its_way_to_it() -> None:
+    """Nobody has told of it: it has none yet."""
+    with running_cluster(replicas=False) as cluster, added_to(cluster) as new:
+        async with hot_of(cluster) as hot:
+            await hot.working(SCOPE, KEY, uuid4())
+            end = cluster.move_slot(f"mp:h:{{{SCOPE.tenant.hex}:{KEY.hex()}}}:x", new, leave=True)
+            await hot.working(SCOPE, KEY, uuid4())
+            end()
+            await hot.working(SCOPE, KEY, uuid4())
 
 
 async def test_a_lane_that_moves_loses_nothing(cluster: Cluster) -> None:

@@ -15,9 +15,10 @@ from contextlib import suppress
 from typing import Any, Final
 
 from redis.asyncio import Connection, RedisCluster
-from redis.asyncio.cluster import ClusterNode, ClusterPipeline
-from redis.cluster import get_node_name
+from redis.asyncio.cluster import ClusterNode, ClusterPipeline, PipelineCommand
+from redis.cluster import PRIMARY, get_node_name
 from redis.exceptions import (
+    AskError,
     ClusterDownError,
     ConnectionError,
     MovedError,
@@ -99,6 +100,38 @@ class Cluster(RedisCluster):
         replies = await pipe.execute(raise_on_error=False, allow_redirections=False)
         said = dict(zip(each, replies[len(asked) :], strict=True))
         return [(reply, said[node]) for reply, node in zip(replies, nodes, strict=False)]
+
+    async def _execute_command(self, target_node: ClusterNode, *args: Any, **kwargs: Any) -> Any:
+        """In place of redis-py's, which sends ASKING and what is asked over two connections, knows no node that has no
+        slot yet, and closes every connection where the cluster is down.
+        """
+        try:
+            try:
+                return await target_node.execute_command(*args, **kwargs)
+            except MovedError as there:
+                await self.nodes_manager.move_slot(there)
+                return await self.nodes_manager.get_node_from_slot(there.slot_id).execute_command(*args, **kwargs)
+        except MovedError:
+            self.look_again()
+            raise
+        except AskError as there:
+            return await self._ask_there(there, args, kwargs)
+        except BaseException as fault:
+            if isinstance(fault, asyncio.CancelledError | ConnectionError | TimeoutError | ClusterDownError):
+                self.look_again()
+            raise
+
+    async def _ask_there(self, there: AskError, args: Args, kwargs: Mapping[str, Any]) -> Any:
+        """Where a slot is on its way to; it answers for that only to who says ASKING."""
+        nodes = self.nodes_manager
+        if (node := nodes.get_node(host=there.host, port=there.port)) is None:
+            node = ClusterNode(there.host, there.port, PRIMARY, **self.connection_kwargs)
+            nodes.set_nodes(nodes.nodes_cache, {node.name: node})
+        both = [PipelineCommand(0, "ASKING"), PipelineCommand(1, *args, **kwargs)]
+        await node.execute_pipeline(both)
+        if isinstance(both[1].result, Exception):
+            raise both[1].result
+        return both[1].result
 
     def look_again(self) -> asyncio.Task[None]:
         """Ask the cluster where things are now, beside what goes on; it ends when the next may be asked for."""
