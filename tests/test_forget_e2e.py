@@ -328,7 +328,8 @@ def test_an_answer_under_way_does_not_bring_back_what_it_was_given(forgetting: S
 @pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_a_scrub_is_in_the_audit_log_too(forgetting: Service) -> None:
-    take_in(forgetting, "filip", *TALK)
+    own = {"session": "s1", "role": "user", "content": "My stall at the flea market in Kranj sells brass trumpets."}
+    take_in(forgetting, "filip", *TALK, own)  # others here say what TALK says
     command = [sys.executable, "-m", "proxy", "forget", "--scrub", "--yes", "--data-dir", str(forgetting.data)]
     done = subprocess.run([*command, "--user", "filip"], capture_output=True, text=True, timeout=380, check=False)
     assert done.returncode == 0, (done.stderr, json.loads(done.stdout)["scrub"]["found"])
