@@ -42,7 +42,7 @@ class MemoryPlaces(Places):
             if not taken:
                 self._metrics.recalls_shed.labels("place").inc()
                 rung = lower(rung, "ledger")
-            elif self._is_spared(tenant):
+            elif rung != "full" and self._is_spared(tenant):
                 rung = "full"
             elif rung != "full":
                 self._metrics.recalls_shed.labels(rung).inc()
