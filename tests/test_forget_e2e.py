@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import subprocess
 import sys
@@ -195,6 +196,9 @@ def test_who_lost_the_answer_finds_the_receipt(forgetting: Service) -> None:
         (lost["id"], "memory", "ended", True),
     ]
     assert forgetting.receipt(lost["id"], X_Memory_User="hana") == lost
+    forged = base64.urlsafe_b64encode(b'["forget","desc","no-id"]').decode().rstrip("=")
+    refused = forgetting.call("GET", f"/memory/v1/forget?cursor={forged}", X_Memory_User="hana")["error"]
+    assert (refused["code"], refused["param"]) == ("memory_invalid", "cursor")
 
 
 KEPT: dict[str, Any] = {

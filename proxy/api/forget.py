@@ -94,9 +94,8 @@ class Forget:
         caller = caller_of(request, self._parts.door, "memory:erase")
         require_not_one_session(caller, "the list is of all of them")
         page = page_of(parameters(request, {"limit", "cursor"}), "forget")
-        before = None if page.cursor is None else UUID(page.cursor)
         scope = None if caller.credential.can(ADMIN) else caller.scope
-        found = await self._forgets.listed(caller.scope.tenant, scope, before, page.limit)
+        found = await self._forgets.listed(caller.scope.tenant, scope, page.id_behind(), page.limit)
         return said(ErasureList(data=[*map(_listed, found.rows)], next_cursor=page.next_cursor(found.next_cursor)))
 
     async def show(self, request: web.Request) -> web.Response:

@@ -13,6 +13,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Literal
+from uuid import UUID
 
 from memory.errors import MemoryInvalid
 
@@ -32,6 +33,13 @@ class Page:
     limit: int
     order: Order
     cursor: str | None
+
+    def id_behind(self) -> UUID | None:
+        """The cursor of a store whose cursors are ids; None without one. Raises MemoryInvalid."""
+        try:
+            return None if self.cursor is None else UUID(self.cursor)
+        except ValueError:
+            raise bad_cursor() from None
 
     def next_cursor(self, inner: str | None) -> str | None:
         """Our cursor for the store's."""

@@ -29,7 +29,7 @@ from policies.labels import Sensitivity, derived_sensitivity
 from proxy.api.answers import said
 from proxy.api.asking import Caller, caller_of, holder_for, id_in_path, parameters
 from proxy.api.cited import cited
-from proxy.api.paging import PARAMETERS, Page, bad_cursor, page_of
+from proxy.api.paging import PARAMETERS, Page, page_of
 from proxy.api.parts import OwnParts
 from proxy.api.schemas_retrieval import PlacedSaid, RetrievalList, RetrievalListed, RetrievalSaid
 from proxy.api.sessions import Labels
@@ -123,7 +123,7 @@ class Retrievals:
         """What requests were given, newest first: ids and counts, no words."""
         caller = caller_of(request, self._parts.door, "memory:read:own")
         page = page_of(parameters(request, PARAMETERS), "retrievals")
-        after = _edge(page) if page.cursor is None else _place(page.cursor)
+        after = page.id_behind() or _edge(page)
         rows = await self._parts.records.retrieval_ids(
             caller.scope, limit=page.limit + 1, after=after, order=page.order
         )
@@ -153,13 +153,6 @@ class Retrievals:
 def _edge(page: Page) -> UUID:
     """Before the first id of a list in this order."""
     return UUID(int=0) if page.order == "asc" else UUID(int=2**128 - 1)
-
-
-def _place(cursor: str) -> UUID:
-    try:
-        return UUID(cursor)
-    except ValueError:
-        raise bad_cursor() from None
 
 
 def _listed_item(scope: Scope, row: Mapping[str, Any]) -> Item:
