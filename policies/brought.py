@@ -18,7 +18,8 @@ from dataclasses import dataclass
 from typing import Final
 
 ASKED_CHARS_MAX: Final = 65_536
-"""A longer message is searched by as it is: one of so many characters takes 1 to 2 ms, on the event loop."""
+"""A longer message is searched by as it is: so many characters take .9 ms where they are prose, 3.6 where they are
+indented code, on the event loop."""
 _OPENING: Final = re.compile(r"^[ \t]{0,8}<([A-Za-z][\w.:-]{0,60})(?:\s[^<>\n]{0,300})?>", re.MULTILINE)
 _CLOSING: Final = re.compile(r"</([A-Za-z][\w.:-]{0,60})\s{0,8}>")
 _OWN: Final = re.compile(

@@ -1,8 +1,7 @@
 """Captions by the model of `chat_model`, asked in a process of its own: a picture in, what the model says of it out.
 
 One at a time in this process of ours, each with its clock; the others wait, in turns that are fair by tenant and user.
-Raises RateLimited,
-StoreUnavailable where the model gives no caption; neither names a word of the picture.
+Raises RateLimited, StoreUnavailable where the model gives no caption; neither names a word of the picture.
 """
 
 from __future__ import annotations

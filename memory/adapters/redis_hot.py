@@ -30,7 +30,8 @@ from typing import Any, Final
 from uuid import UUID
 
 from memory.adapters import redis_scripts
-from memory.adapters.redis_client import connect, faults, heard_on, is_cluster, refused
+from memory.adapters.redis_client import connect, faults, heard_on, refused
+from memory.adapters.redis_cluster import Cluster
 from memory.adapters.redis_line import Command, line_to
 from memory.chain import DIGEST_BYTES, Digest
 from memory.model import Announcement, Scope, SessionRef
@@ -70,7 +71,6 @@ class RedisHot:
     ) -> None:
         self._client = connect(url)
         self._line = line_to(url, self._client)
-        self._cluster = is_cluster(url)
         self._opening_ttl_s = max(1, round(opening_ttl_s)) if opening_ttl_s else 0
         self._session_ttl_s = max(1, round(session_ttl_s))
         self._timeout_s = timeout_ms / 1000
@@ -229,7 +229,7 @@ class RedisHot:
         """The values of keys of several slots, in one round trip."""
         if not keys:
             return []
-        if self._cluster:
+        if isinstance(self._client, Cluster):
             return await self._ask("find session", [("GET", key) for key in keys], self._timeout_s)
         values: list[bytes | None] = (await self._ask("find session", [("MGET", *keys)], self._timeout_s))[0]
         return values

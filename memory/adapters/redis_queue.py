@@ -23,7 +23,7 @@ from redis.exceptions import ResponseError
 
 from memory.adapters import redis_scripts
 from memory.adapters.group_commit import GroupCommit
-from memory.adapters.redis_client import connect, faults, is_cluster, refused
+from memory.adapters.redis_client import connect, faults, refused
 from memory.adapters.redis_cluster import Cluster
 from memory.adapters.redis_line import Asks, Command, Pooled, line_to
 from memory.errors import MemoryProxyFault, QueueUnavailable
@@ -88,7 +88,6 @@ class RedisQueue:
         replicas: int = 1,
         put_timeout_s: float = 5.0,
     ) -> None:
-        self._cluster = is_cluster(url)
         self._client = connect(url)
         self._pooled = Pooled(self._client)
         self._line = line_to(url, self._client)
@@ -189,7 +188,7 @@ class RedisQueue:
         commands: list[Command] = [("XADD", key, "*", *_fields(entry)) for key, entry in zip(lanes, small, strict=True)]
         # The server reads 16 KiB of a connection at a time and fsyncs after each: 64 entries of 4 kB cost it 16 fsyncs
         # (72 ms), as one transaction one. A cluster has no transaction over slots, WAITAOF none inside.
-        if len(small) > 1 and not self._cluster and not self._replicas:
+        if len(small) > 1 and not isinstance(self._client, Cluster) and not self._replicas:
             as_one: list[Command] = [("MULTI",), *commands, ("EXEC",)]
             replies = _executed(await way.ask("put", as_one, self._put_timeout_s))
             added: list[tuple[Any, str | None]] = [(reply, None) for reply in replies]
@@ -393,7 +392,7 @@ class RedisQueue:
         """
         with faults("inspect the server"):
             try:
-                if not self._cluster:
+                if not isinstance(self._client, Cluster):
                     return _promise(await self._client.config_get(*_ASKED))
                 reply: Any = await self._client.config_get(*_ASKED, target_nodes="primaries")
             except ResponseError:  # CONFIG is forbidden or renamed on managed servers

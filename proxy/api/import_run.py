@@ -101,6 +101,24 @@ class Tools:
 
 
 @dataclass(slots=True)
+class _Held:
+    """Records that wait for what comes behind them, with their sizes; `size`: bytes of all."""
+
+    records: list[tuple[Record, int]] = field(default_factory=list)
+    size: int = 0
+
+    def keep(self, record: Record, size: int) -> None:
+        """One more."""
+        self.records.append((record, size))
+        self.size += size
+
+    def taken_out(self) -> list[tuple[Record, int]]:
+        """All; none are left."""
+        records, self.records, self.size = self.records, [], 0
+        return records
+
+
+@dataclass(slots=True)
 class Counts:
     """Lines so far. `refused` never were accepted; `passed_over` needed nothing; `lost` are dead letters."""
 
@@ -137,10 +155,8 @@ class ImportRun:
         self._lines: list[tuple[Given, ImportLine]] = []
         self._bytes = 0
         self._chunks = 0
-        self._later: list[tuple[Record, int]] = []
-        self._later_bytes = 0
-        self._edits: list[tuple[Record, int]] = []
-        self._edits_bytes = 0
+        self._later = _Held()
+        self._edits = _Held()
         self._sent: deque[int] = deque()  # bytes of the chunks not known to be stored, oldest first
         self._sent_bytes = 0
         self._in_window = 0
@@ -227,7 +243,7 @@ class ImportRun:
             await self._keep_edit(found, size)
             return
         if isinstance(found, Record):
-            await self._take_record(found, size)
+            await self._take_record(found, size, self._later, LATER_BYTES_MAX)
             return
         if isinstance(found, Derived):
             self.counts.accepted += 1
@@ -242,16 +258,17 @@ class ImportRun:
         self.counts.refused += 1
         self._errors.append((line, str(why)))
 
-    async def _take_record(self, record: Record, size: int) -> None:
-        """A record is stored, and so searchable, when it was taken."""
+    async def _take_record(self, record: Record, size: int, held: _Held, bytes_max: int) -> None:
+        """A record is stored, and so searchable, when it was taken. One that names what is not here yet is held, where
+        no more than `bytes_max` are.
+        """
         try:
             await self._tools.records.take(record)
         except NotYet as missing:
-            if self._later_bytes + size > LATER_BYTES_MAX:
+            if held.size + size > bytes_max:
                 self._refuse(record.line, missing)
-                return
-            self._later.append((record, size))
-            self._later_bytes += size
+            else:
+                held.keep(record, size)
         except LineRefused as refused:
             self._refuse(record.line, refused)
         else:
@@ -260,45 +277,32 @@ class ImportRun:
 
     async def _keep_edit(self, edit: Record, size: int) -> None:
         """An edit waits for the turns behind it, as long as there is room."""
-        self._edits.append((edit, size))
-        self._edits_bytes += size
-        if self._edits_bytes > LATER_BYTES_MAX:
+        self._edits.keep(edit, size)
+        if self._edits.size > LATER_BYTES_MAX:
             await self._take_edits(last=False)
 
     async def _take_edits(self, *, last: bool) -> None:
         """Edits are of memories that are made of turns: these are stored first. What finds none is tried once more,
         unless this is the `last` time or it would fill half the room.
         """
-        edits, self._edits, self._edits_bytes = self._edits, [], 0
+        edits = self._edits.taken_out()
         if edits:
             await self._hand_over()
             await self._wait_for_stored()
         for edit, size in edits:
             self._check()
-            try:
-                await self._tools.records.take(edit)
-            except NotYet as missing:
-                if last or self._edits_bytes + size > LATER_BYTES_MAX // 2:
-                    self._refuse(edit.line, missing)
-                    continue
-                self._edits.append((edit, size))
-                self._edits_bytes += size
-            except LineRefused as refused:
-                self._refuse(edit.line, refused)
-            else:
-                self.counts.accepted += 1
-                self.counts.passed_over += 1
+            await self._take_record(edit, size, self._edits, 0 if last else LATER_BYTES_MAX // 2)
 
     async def _take_later(self) -> None:
         """What named something that came behind it, until a round brings nothing."""
         before = -1
-        while len(self._later) not in (0, before):
-            later, before = self._later, len(self._later)
-            self._later, self._later_bytes = [], 0
+        while len(self._later.records) not in (0, before):
+            later = self._later.taken_out()
+            before = len(later)
             for record, size in later:
                 self._check()
-                await self._take_record(record, size)
-        for record, _ in self._later:
+                await self._take_record(record, size, self._later, LATER_BYTES_MAX)
+        for record, _ in self._later.records:
             self._refuse(record.line, NotYet("it names what is neither here nor in this upload"))
 
     async def _hand_over(self) -> None:
