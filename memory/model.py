@@ -257,7 +257,8 @@ class Captured:
 class ImportLine:
     """One past turn of an import, already validated. `line` is its 1-based number in the upload; `integrity` the label
     that it had where it was exported, where that is not the one of its role; `memory` why no memory in its own words is
-    to be made of it: there was `none`, or it was `hidden`, and then nothing else is made of it either.
+    to be made of it: there was `none`, or it was `hidden`, and then nothing else is made of it either; `parent` the
+    `source_id` of the turn that it stands behind, "" where it opens its conversation, None for the line before it.
     """
 
     line: int
@@ -273,6 +274,7 @@ class ImportLine:
     sensitivity: str = "internal"
     integrity: str | None = None
     memory: str | None = None
+    parent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

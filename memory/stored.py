@@ -343,12 +343,14 @@ class SealedExchange:
 @dataclass(frozen=True, slots=True)
 class ExportedTurn:
     """A turn with what the client calls its session. `memory`: where none in its own words is to be made of it again,
-    whether there was `none`, or one that is `hidden`.
+    whether there was `none`, or one that is `hidden`. `parent`: what a copy knows the turn by that it stands behind, ""
+    where it opens its conversation, None where that is not known.
     """
 
     label: str
     turn: StoredTurn
     memory: str | None = None
+    parent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ import codecs
 import itertools
 import json
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -208,6 +209,23 @@ def test_an_exported_turn_says_that_no_memory_is_to_be_made_of_it(said: object, 
     exported = read(type="turn", event_id=str(UUID(int=7)), role="user", content="x", memory=said)
     assert Defaults("new", NOW).line(exported).memory == kept
     assert read(role="user", content="x", memory=said).memory is None
+
+
+@pytest.mark.parametrize(("said", "kept"), [({"parent": "a"}, "a"), ({"parent": None}, ""), ({}, None)])
+def test_an_exported_turn_says_behind_which_it_stands_and_is_the_same_line_without(
+    said: dict[str, Any], kept: str | None
+) -> None:
+    plain = {"role": "user", "content": "x"}
+    exported, bare = (read(type="turn", event_id=str(UUID(int=7)), **plain, **more) for more in (said, {}))
+    assert Defaults("new", NOW).line(exported).parent == kept
+    assert exported.digest == bare.digest
+    assert read(**plain, **said).parent is None
+    assert (read(**plain, **said).digest == read(**plain).digest) == (not said.get("parent"))
+
+
+def test_a_parent_of_an_exported_turn_that_is_no_name_is_refused() -> None:
+    with pytest.raises(LineRefused, match="parent must be a string"):
+        read(type="turn", event_id=str(UUID(int=7)), role="user", content="x", parent=3)
 
 
 def test_an_exported_turn_may_have_any_role_a_client_sent() -> None:

@@ -164,8 +164,10 @@ def test_import_lines_come_back_as_they_went_in() -> None:
     line = ImportLine(7, "s", "user", None, "text \x00 \U0001f600", NOW, "src", b"\x03" * 32)
     chunk = ImportChunk(new_id(), new_id(), 3, SCOPE, True, "update", NOW, (line,))
     assert payload.unpack_import(payload.pack_import(chunk)) == chunk
-    assert not {"integrity", "memory"} & head_of(zlib.decompress(payload.pack_import(chunk)))["lines"][0].keys()
-    imported = replace(chunk, lines=(replace(line, integrity="imported", memory="hidden"),))
+    assert (
+        not {"integrity", "memory", "parent"} & head_of(zlib.decompress(payload.pack_import(chunk)))["lines"][0].keys()
+    )
+    imported = replace(chunk, lines=(replace(line, integrity="imported", memory="hidden", parent=""),))
     assert payload.unpack_import(payload.pack_import(imported)) == imported
 
 

@@ -195,8 +195,12 @@ class WritePath:
     async def _chained(
         self, chunk: ImportChunk, lines: Sequence[tuple[ImportLine, bool]], tokens: SubjectTokens | None
     ) -> list[tuple[Placed, Turn]]:
-        """The turns of these lines, each new one chained behind the one before it in its session."""
+        """The turns of these lines, each new one chained behind the one that it names, else the one before it in its
+        session.
+        """
         chain_key = await self._parts.keys.chain_key(chunk.scope.tenant)
+        named = list({line.parent for line, _ in lines if line.parent})
+        places: dict[str, Digest | None] = {"": None, **await self._parts.lines.chains_of(chunk.scope, named)}
         tails: dict[str, Digest | None] = {}
         turns: list[tuple[Placed, Turn]] = []
         redactors: dict[str, Redacts] = {}
@@ -208,9 +212,11 @@ class WritePath:
                 runs = side_by_side(chunk, [one for one, _ in lines], label, tail.texts)
                 redactors[label] = await asyncio.to_thread(self._redactor, runs, tokens)
                 tails[label] = tail.tip_chain
-            parent, digest = place_of_line(line, chain_key, tails[label])
+            behind = tails[label] if line.parent is None else places.get(line.parent, tails[label])
+            parent, digest = place_of_line(line, chain_key, behind)
             if is_new and is_chained({"role": line.role}):
                 tails[label] = digest
+                places |= {line.source_id: digest} if line.source_id else {}
             parts = self._parts
             turn = await asyncio.to_thread(
                 turn_of_line,

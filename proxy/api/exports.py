@@ -218,7 +218,8 @@ def turn_line(exported: ExportedTurn) -> dict[str, Any]:
         "recorded_at": to_rfc3339(turn.recorded_at),
         "memory": exported.memory,
     }
-    return {name: value for name, value in line.items() if value is not None}
+    kept = {name: value for name, value in line.items() if value is not None}
+    return kept if exported.parent is None else {**kept, "parent": exported.parent or None}
 
 
 def session_line(session: SessionRecord) -> dict[str, Any]:

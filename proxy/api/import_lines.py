@@ -57,9 +57,10 @@ EXPORT_MEMBERS: Final = frozenset(
         "recorded_at",
         "sensitivity",
         "memory",
+        "parent",
     }
 )
-_OF_ANY_LINE: Final = frozenset({"tool_calls", "tool_call_id", "sensitivity"})
+_OF_ANY_LINE: Final = frozenset({"tool_calls", "tool_call_id", "sensitivity", "parent"})
 TOO_LONG: Final = f"the line is longer than {LINE_BYTES_MAX} bytes"
 
 
@@ -126,7 +127,8 @@ class LineCutter:
 @dataclass(frozen=True, slots=True)
 class Given:
     """One turn as its line gives it. `event_id` and `seq` are set on a line that `export` wrote, `integrity` where that
-    says another label than the role's, and `memory` where that says that none is to be made of it.
+    says another label than the role's, `memory` where that says that none is to be made of it, and `parent` where that
+    says behind which turn it stands, or "": behind none.
     """
 
     line: int
@@ -144,6 +146,7 @@ class Given:
     sensitivity: str = "internal"
     integrity: str | None = None
     memory: str | None = None
+    parent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +205,7 @@ def read_line(raw: RawLine) -> Given | Derived | Record:
         sensitivity=_sensitivity(value.get("sensitivity")),
         integrity=_integrity(value.get("integrity"), role) if event_id else None,
         memory=_memory(value.get("memory")) if event_id else None,
+        parent=_parent(value) if event_id else None,
     )
     return _with_digest(given, value)
 
@@ -232,6 +236,7 @@ class Defaults:
             sensitivity=given.sensitivity,
             integrity=given.integrity,
             memory=given.memory,
+            parent=given.parent,
         )
 
 
@@ -329,6 +334,13 @@ def _integrity(value: object, role: str) -> str | None:
 def _memory(value: object) -> str | None:
     """Why an exported turn has no memory to be made again; a word that is none hides nothing."""
     return next((word for word in ("none", "hidden") if word == value), None)
+
+
+def _parent(value: dict[str, Any]) -> str | None:
+    """Behind which turn an export says that one stands; "" for behind none, None where it does not say."""
+    if "parent" not in value:
+        return None
+    return _text(value, "parent", chars_max=SOURCE_ID_CHARS_MAX) or ""
 
 
 def _time(value: object) -> datetime | None:

@@ -1,4 +1,6 @@
-"""Conversations out of one scope and into another: what is not to be recalled there is not made again here."""
+"""Conversations out of one scope and into another: what is not to be recalled there is not made again here, and several
+ways on of one stay several.
+"""
 
 from __future__ import annotations
 
@@ -91,3 +93,32 @@ def test_what_no_memory_was_made_of_makes_none_in_a_copy(service: Service, user:
     assert {line["role"]: line.get("memory") for line in turns(api)}["tool"] == "none"
     assert said(other) == said(api)
     assert [line["content"] for line in turns(other)] == [line["content"] for line in turns(api)]
+
+
+def test_a_conversation_with_several_ways_on_goes_on_in_a_copy_and_nothing_of_it_is_kept_twice(
+    service: Service, user: str, api: Api, other: Api
+) -> None:
+    """A question asked again, one reworded, and an opening reworded: a copy chained all lines one behind the other, so
+    that the history which a client sent was known to no position of it and was stored once more.
+    """
+    opening = [turn("user", CAT), turn("assistant", "Noted, Momo.")]
+    ways = [
+        [*opening, turn("user", "What does a cat eat?"), turn("assistant", "Fish.")],
+        [*opening, turn("user", "What does a cat eat?"), turn("assistant", "Mostly meat.")],
+        [*opening, turn("user", "Where does a cat sleep?"), turn("assistant", "On the warm side.")],
+        [turn("user", BOAT), turn("assistant", "A fine boat.")],
+    ]
+    for way in ways:
+        assert ask(service, [*way, turn("user", "Go on.")], user, session="talk").status == 200
+    service.settle()
+    moved(api, other)
+    assert [line["content"] for line in turns(other)] == [line["content"] for line in turns(api)]
+    before = len(turns(other))
+    for way in ways:
+        assert ask(service, [*way, turn("user", "And then?")], f"{user}-2", session="talk").status == 200
+    service.settle()
+    assert len(turns(other)) == before + 2 * len(ways)
+    again = Api(service.url, f"{user}-3")
+    moved(other, again)
+    parents = [[line["content"] for line in turns(one) if line["parent"] is None] for one in (other, again)]
+    assert parents[0] == parents[1] == [CAT, BOAT]

@@ -30,6 +30,7 @@ from memory.adapters.postgres.scopes import Scopes
 from memory.adapters.postgres.sealing import SEALED_LABELS
 from memory.adapters.postgres.withdrawn import withdraw_summaries
 from memory.audit import Note
+from memory.chain import is_chained
 from memory.errors import Conflict, NotFound
 from memory.ids import id_in
 from memory.model import Scope, ScopeId
@@ -426,4 +427,5 @@ async def _with_sources(tx: Transaction, tenant: UUID, found: Sequence[Any]) -> 
 
 def _exported(row: Any) -> ExportedTurn:
     turn = StoredTurn(**{one.name: row[one.name] for one in fields(StoredTurn)})
-    return ExportedTurn(row["label"], turn, row["memory"])
+    opens = turn.parent_chain is None and is_chained({"role": turn.role})
+    return ExportedTurn(row["label"], turn, row["memory"], "" if opens else row["parent"])

@@ -11,6 +11,18 @@ CROSS JOIN LATERAL (
     WHERE tenant_id = $1 AND scope_id = $2 AND source_id = w.source_id
     LIMIT 1) t;
 
+-- name: chains_of_sources
+-- Where turns stand that a conversation of an import names as what its lines stand behind; each looked up by itself.
+-- $1 tenant uuid, $2 scope_id int8, $3 source_ids text[]
+-- Uses: turns_source. Rows: source_id, session_id, chain.
+SELECT t.*
+FROM unnest($3::text[]) AS w (source_id)
+CROSS JOIN LATERAL (
+    SELECT source_id, session_id, chain
+    FROM turns
+    WHERE tenant_id = $1 AND scope_id = $2 AND source_id = w.source_id
+    LIMIT 1) t;
+
 -- name: lines_by_digest
 -- Which lines without a source id the scope has, by the digest of all of the line; each looked up by itself.
 -- $1 tenant uuid, $2 scope_id int8, $3 digests bytea[]

@@ -304,18 +304,27 @@ WHERE tenant_id = $1 AND scope_id = $2 AND exchange_id = $3;
 
 -- name: turns_in_order
 -- Turns of a scope by session and number, from a cursor on, with what the client calls the session. `memory`: none where
--- none in its own words was made of the turn, hidden where that was hidden or rejected by a person or has expired.
+-- none in its own words was made of the turn, hidden where that was hidden or rejected by a person or has expired. `parent`:
+-- what a copy knows the turn by that it stands behind; not what a client called one that is more sensitive.
 -- $1 tenant uuid, $2 scope_id int8, $3 after_session uuid, $4 after_seq int8, $5 limit int8, $6 now timestamptz
--- Uses: turns_in_order, sessions_pkey, derivations_of_source, memories_pkey, memory_versions_pkey, untold_turns_pkey.
+-- Uses: turns_in_order, sessions_pkey, derivations_of_source, memories_pkey, memory_versions_pkey, untold_turns_pkey,
+-- turns_tenant_id_session_id_chain_key.
 -- Rows: label, event_id, session_id, exchange_id, seq, chain, attempt, role, name, content, tool_calls, tool_call_id,
 -- source_id, origin, integrity, sensitivity, model, redactions, token_count, occurred_at, recorded_at, parts,
--- parent_chain, memory.
+-- parent_chain, memory, parent.
 SELECT s.label, t.event_id, t.session_id, t.exchange_id, t.seq, t.chain, t.attempt, t.role, t.name, t.content,
        t.tool_calls, t.tool_call_id, t.source_id, t.origin, t.integrity, t.sensitivity, t.model, t.redactions,
        t.token_count, t.occurred_at, t.recorded_at, t.parts, t.parent_chain,
        CASE WHEN own.gone OR EXISTS (SELECT FROM untold_turns u WHERE u.tenant_id = $1 AND u.event_id = t.event_id)
                 THEN 'hidden'
-            WHEN own.pruned IS NOT FALSE THEN 'none' END AS memory
+            WHEN own.pruned IS NOT FALSE THEN 'none' END AS memory,
+       (SELECT CASE WHEN p.source_id IS NULL THEN p.event_id::text
+                    WHEN array_position(ARRAY['public', 'internal', 'confidential', 'secret'], p.sensitivity)
+                        <= array_position(ARRAY['public', 'internal', 'confidential', 'secret'], t.sensitivity)
+                        THEN p.source_id END
+        FROM turns p
+        WHERE p.tenant_id = $1 AND p.session_id = t.session_id AND p.chain = t.parent_chain
+        LIMIT 1) AS parent
 FROM turns t
 JOIN sessions s ON s.tenant_id = t.tenant_id AND s.session_id = t.session_id
 LEFT JOIN LATERAL (
