@@ -27,11 +27,12 @@ from bench.faults.half_open import half_open
 from bench.faults.names import dns
 from bench.faults.own_stores import NoStores
 from bench.faults.partition import partition
-from bench.faults.restarts import OLD, rolling, shutdown, upgrade
+from bench.faults.restarts import rolling, shutdown
 from bench.faults.result import Finding, Skipped, Told, as_json, table, told
 from bench.faults.rounds import OtherRun, recovery_table, rounds
 from bench.faults.scene import Place
 from bench.faults.slow import slow_clients, slow_upstream
+from bench.faults.upgrade import OLD, upgrade
 from proxy.cli.whole_file import file_to_write
 
 Scenario = Callable[[Place], Awaitable[tuple[list[Finding], dict[str, Any]]]]

@@ -1,17 +1,12 @@
-"""Restarts that nobody may notice: workers replaced one by one, a service that is told to end, one that is upgraded.
+"""Restarts that nobody may notice: workers replaced one by one, a service that is told to end.
 
-`rolling` under steady traffic; `shutdown` with streams under way; `upgrade` from the code of an older commit to this
-one, on the same data directory. A stream that began is heard to its end in all of them.
+`rolling` under steady traffic; `shutdown` with streams under way. A stream that began is heard to its end in both.
 """
 
 import asyncio
-import io
 import signal
-import subprocess
-import tarfile
 import time
 from collections.abc import Sequence, Set
-from pathlib import Path
 from typing import Any, Final
 
 import aiohttp
@@ -21,19 +16,16 @@ from bench.crash.service import Service, Shape
 from bench.crash.traffic import DURABLE
 from bench.crash.upstream import KeptUpstream
 from bench.crash.verdict import MARK
-from bench.faults.result import Finding, Skipped, at_least, at_most, none, so
+from bench.faults.result import Finding, at_least, none, so
 from bench.faults.scene import Place, playing
 from bench.faults.streams import Stream, to_the_end
 
-REPOSITORY: Final = Path(__file__).parents[2]
 STREAMS: Final = 32
 TOKENS: Final = 60
 TOKEN_MS: Final = 50.0  # three seconds a stream
 BEGUN_S: Final = 1.0
 ROLLS: Final = 2
 ROLL_S: Final = 60.0
-# How many commits ago the older code is, where none is named: far enough to be other code, near enough to start.
-OLD: Final = "HEAD~25"
 
 
 async def rolling(place: Place) -> tuple[list[Finding], dict[str, Any]]:
@@ -71,46 +63,19 @@ async def shutdown(place: Place) -> tuple[list[Finding], dict[str, Any]]:
         service = Service(Shape(place.root, upstream.url))
         try:
             await service.start()
-            streams, code, stop_s = await _ended_under_streams(place, service)
+            streams, code, stop_s = await ended_under_streams(place, service)
             await service.start()
-            lost, settle_s = await _not_in_store(service, streams)
+            lost, settle_s = await not_in_store(service, streams)
         finally:
             await service.stop()
         return [
-            *_all_whole(streams),
+            *all_whole(streams),
             none("exit code at SIGTERM", code),
             none("acknowledged and lost", len(lost), lost[:3]),
         ], {"stop_s": stop_s, "settle_s": settle_s}
 
 
-async def upgrade(place: Place) -> tuple[list[Finding], dict[str, Any]]:
-    """A service of older code ends under streams and the present code starts on its data: nothing dropped or lost."""
-    old, revision = _older_code(place)
-    async with KeptUpstream() as upstream:
-        service = Service(Shape(place.root, upstream.url, checkout=old))
-        try:
-            place.say(f"the code of {revision}")
-            await service.start()
-            streams, code, stop_s = await _ended_under_streams(place, service)
-            began = time.monotonic()
-            service.shape = Shape(place.root, upstream.url)
-            place.say("the present code, on the same data")
-            ready_s, _ = await service.start()
-            gap_s = time.monotonic() - began
-            later = await asyncio.gather(*(to_the_end(service.url, 500 + n, TOKENS, 1.0) for n in range(8)))
-            lost, settle_s = await _not_in_store(service, [*streams, *later])
-        finally:
-            await service.stop()
-        return [
-            *_all_whole(streams),
-            none("exit code of the older one", code),
-            none("streams of the present one not whole", sum(not stream.whole for stream in later)),
-            none("acknowledged and lost", len(lost), lost[:3]),
-            at_most("until the present one was ready", ready_s, 60.0, "s"),
-        ], {"from": revision, "stop_s": stop_s, "ready_s": ready_s, "started_s": gap_s, "settle_s": settle_s}
-
-
-async def _ended_under_streams(place: Place, service: Service) -> tuple[list[Stream], int, float]:
+async def ended_under_streams(place: Place, service: Service) -> tuple[list[Stream], int, float]:
     """Streams, SIGTERM once they have begun; the streams, the exit code, and seconds until it ended."""
     talking = [asyncio.create_task(to_the_end(service.url, number, TOKENS, TOKEN_MS)) for number in range(STREAMS)]
     place.say(f"{STREAMS} streams of {TOKENS * TOKEN_MS / 1000:g} s")
@@ -122,14 +87,15 @@ async def _ended_under_streams(place: Place, service: Service) -> tuple[list[Str
     return list(await asyncio.gather(*talking)), code, stop_s
 
 
-def _all_whole(streams: Sequence[Stream]) -> list[Finding]:
+def all_whole(streams: Sequence[Stream]) -> list[Finding]:
+    """None was cut off, and each was acknowledged."""
     return [
         none("streams dropped", sum(not stream.whole for stream in streams)),
         at_least("streams acknowledged", sum(stream.capture in DURABLE for stream in streams), STREAMS),
     ]
 
 
-async def _not_in_store(service: Service, streams: Sequence[Stream]) -> tuple[list[str], float]:
+async def not_in_store(service: Service, streams: Sequence[Stream]) -> tuple[list[str], float]:
     """Marks of acknowledged streams that the export does not have; seconds until the queue had settled."""
     settle_s, _ = await settled(service)
     lost = []
@@ -141,19 +107,3 @@ async def _not_in_store(service: Service, streams: Sequence[Stream]) -> tuple[li
             if stream.capture in DURABLE and stream.whole and stream.mark not in found:
                 lost.append(stream.mark)
     return lost, settle_s
-
-
-def _older_code(place: Place) -> tuple[Path, str]:
-    """The code of another commit in a directory of its own, and its name. Raises Skipped."""
-    wanted = place.old or OLD
-    archived = subprocess.run(["git", "archive", wanted], cwd=REPOSITORY, check=False, capture_output=True)
-    if archived.returncode != 0:
-        said = archived.stderr.decode(errors="replace").strip().splitlines()
-        raise Skipped(f"no older code: git archive {wanted}: {said[0] if said else 'failed'}")
-    named = subprocess.run(
-        ["git", "log", "-1", "--format=%h", wanted], cwd=REPOSITORY, check=False, capture_output=True, text=True
-    )
-    where = place.root / "older"
-    with tarfile.open(fileobj=io.BytesIO(archived.stdout)) as archive:
-        archive.extractall(where, filter="data")
-    return where, f"{wanted} ({named.stdout.strip()})"
