@@ -47,12 +47,12 @@ class Upstream:
         return web.json_response({"object": "list", "data": [{"id": "m", "object": "model", "max_model_len": 131072}]})
 
 
-async def new_key(dsn: str, capabilities: Sequence[str]) -> str:
-    """The secret of a new key of the default tenant."""
+async def new_key(dsn: str, capabilities: Sequence[str], tenant_name: str = "default") -> str:
+    """The secret of a new key of a tenant."""
     database = await Database.open(dsn)
     try:
         keys, now = KeyStore(database), datetime.now(UTC)
-        tenant = await keys.ensure_tenant("default", now)
+        tenant = await keys.ensure_tenant(tenant_name, now)
         _, secret = await keys.create_api_key(tenant, "bench", now, capabilities=capabilities)
     finally:
         await database.close()
