@@ -1,6 +1,7 @@
 """`python -m memory key JSON`: what the command line asks for in, done on the store; a new secret or a list out.
 
-A secret goes to stdout, once, and what is said about it to stderr, so `KEY=$(memory-proxy key create …)` works. Exit
+A secret goes to stdout, once, and what is said about it to stderr, so `KEY=$(memory-proxy key create …)` works. It is
+shown before it holds: a kill in between leaves a secret that opens nothing, none that opens and nobody has. Exit
 codes: 0 done; 1 it cannot be, with the remedy; 75 a store does not answer. Refuses to guess which key is meant.
 """
 
@@ -11,7 +12,8 @@ import asyncio
 import json
 import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -23,6 +25,7 @@ import uvloop
 from memory.adapters.postgres.audit import AuditLog, Witness
 from memory.adapters.postgres.database import NIGHTLY, Database, Transaction
 from memory.adapters.postgres.keys import KeyStore, keys_of_tenant
+from memory.at_terminal import say_no_more
 from memory.audit import noted
 from memory.config import Settings
 from memory.errors import ConfigInvalid
@@ -98,25 +101,27 @@ async def _create(here: Here) -> int:
     tenant = await here.store.ensure_tenant(asked["tenant"], here.now)
     ends = None if asked["expires_in_s"] is None else here.now + timedelta(seconds=asked["expires_in_s"])
     key_id = new_id()
-    act = await _acted(here, tenant, key_id, "key.create")
-    _, secret = await here.store.create_api_key(
-        tenant,
-        asked["name"],
-        here.now,
-        fixed=asked["fixed"],
-        defaults=asked["defaults"],
-        capabilities=asked["capabilities"],
-        sensitivity_ceiling=asked["ceiling"],
-        expires_at=ends,
-        limits=limits,
-        ring=here.ring,
-        key_id=key_id,
-        beside=partial(_refuse_namesake, here),
-        witness=act,
-    )
+    act = await _acted(here, tenant, asked["tenant"], key_id, "key.create")
+    with _doubted(act):
+        await here.store.create_api_key(
+            tenant,
+            asked["name"],
+            here.now,
+            fixed=asked["fixed"],
+            defaults=asked["defaults"],
+            capabilities=asked["capabilities"],
+            sensitivity_ceiling=asked["ceiling"],
+            expires_at=ends,
+            limits=limits,
+            ring=here.ring,
+            key_id=key_id,
+            beside=partial(_refuse_namesake, here),
+            witness=act,
+            show=act.show,
+        )
     if is_new:
         sys.stderr.write(f"the tenant {asked['tenant']!r} is new\n")
-    _show_secret(here, act.key, asked["tenant"], secret)
+    act.say_done()
     return 0
 
 
@@ -154,16 +159,18 @@ async def _list(here: Here) -> int:
 async def _rotate(here: Here) -> int:
     key, tenant = await _meant(here)
     until = here.now + timedelta(seconds=here.asked["grace_s"])
-    act = await _acted(here, key.tenant_id, key.key_id, "key.rotate")
-    secret = await here.store.rotate_api_key(
-        key.tenant_id,
-        key.key_id,
-        here.now,
-        former_until=until,
-        redo=here.asked["redo"],
-        ring=here.ring,
-        witness=act,
-    )
+    act = await _acted(here, key.tenant_id, tenant, key.key_id, "key.rotate")
+    with _doubted(act):
+        secret = await here.store.rotate_api_key(
+            key.tenant_id,
+            key.key_id,
+            here.now,
+            former_until=until,
+            redo=here.asked["redo"],
+            ring=here.ring,
+            witness=act,
+            show=act.show,
+        )
     if secret is None and _in_use(key, here):
         raise KeyRefused(
             f"the secret that {key.name} had before (mp-{key.former_prefix}) holds until {_time(key.former_until)}: "
@@ -171,13 +178,13 @@ async def _rotate(here: Here) -> int:
         )
     if secret is None:
         raise KeyRefused(f"mp-{key.prefix} ({key.name}) is {_state(key, here)}; make another: memory-proxy key create")
-    _show_secret(here, act.key, tenant, secret)
+    act.say_done()
     return 0
 
 
 async def _revoke(here: Here) -> int:
     key, tenant = await _meant(here)
-    act = await _acted(here, key.tenant_id, key.key_id, "key.revoke")
+    act = await _acted(here, key.tenant_id, tenant, key.key_id, "key.revoke")
     if not await here.store.revoke_api_key(key.tenant_id, key.key_id, here.now, act):
         raise KeyRefused(f"mp-{key.prefix} ({key.name}) is revoked already")
     if here.asked["json"]:
@@ -192,19 +199,52 @@ class _Act:
     moment later does not keep a secret, which is shown once, from whoever asked for it.
     """
 
-    def __init__(self, tenant: UUID, key_id: UUID, notes: Witness) -> None:
-        self._tenant, self._key_id, self._notes = tenant, key_id, notes
+    def __init__(self, here: Here, tenant: UUID, named: str, key_id: UUID, notes: Witness) -> None:
+        self._here, self._tenant, self._named, self._key_id, self._notes = here, tenant, named, key_id, notes
+        self.is_shown = False
         self.key: ApiKey  # once it is done
 
     async def __call__(self, tx: Transaction, /, *_of: UUID) -> None:
         await self._notes(tx)
         self.key = next(one for one in await keys_of_tenant(tx, self._tenant) if one.key_id == self._key_id)
 
+    def show(self, secret: str) -> None:
+        """Hand it over, before it holds. Raises KeyRefused where it cannot be written: then it never does."""
+        members = {"secret": secret, **_members(self.key, self._named, self._here)}
+        try:
+            sys.stdout.write((json.dumps(members, indent=2) if self._here.asked["json"] else secret) + "\n")
+            sys.stdout.flush()
+        except OSError as fault:
+            say_no_more()
+            raise KeyRefused(f"the secret cannot be written, and nothing was changed: {fault.strerror}") from fault
+        self.is_shown = True
 
-async def _acted(here: Here, tenant: UUID, key_id: UUID, action: str) -> _Act:
+    def say_done(self) -> None:
+        """What the secret that was shown is of."""
+        if not self._here.asked["json"]:
+            line = _line(self.key, self._named, self._here)
+            sys.stderr.write(f"{line}\nthis is the only time that the secret is shown; keep it\n")
+
+
+@contextmanager
+def _doubted(act: _Act) -> Iterator[None]:
+    """Say of a secret that was shown, where the end was not heard (a store that goes, Ctrl-C), that it may not hold."""
+    is_kept = False
+    try:
+        yield
+        is_kept = True
+    finally:
+        if act.is_shown and not is_kept:
+            sys.stderr.write(
+                f"memory-proxy: whether that was kept is not known: the secret that was shown holds if `memory-proxy "
+                f"key list` has mp-{act.key.prefix}\n"
+            )
+
+
+async def _acted(here: Here, tenant: UUID, named: str, key_id: UUID, action: str) -> _Act:
     """Who runs the command has the data directory's rights and no key: `operator`."""
     note = noted(tenant, "operator", action, ids=[key_id], at=here.now)
-    return _Act(tenant, key_id, await here.audit.witness(note))
+    return _Act(here, tenant, named, key_id, await here.audit.witness(note))
 
 
 async def _meant(here: Here) -> tuple[ApiKey, str]:
@@ -225,15 +265,6 @@ async def _meant(here: Here) -> tuple[ApiKey, str]:
         said = ", ".join(f"mp-{key.prefix} of tenant {names[key.tenant_id]}" for key in found[:8])
         raise KeyRefused(f"{len(found)} keys are called {short!r} ({said}); name one by its prefix")
     return found[0], names[found[0].tenant_id]
-
-
-def _show_secret(here: Here, key: ApiKey, tenant: str, secret: str) -> None:
-    if here.asked["json"]:
-        sys.stdout.write(json.dumps({"secret": secret, **_members(key, tenant, here)}, indent=2) + "\n")
-        return
-    sys.stdout.write(f"{secret}\n")
-    sys.stdout.flush()
-    sys.stderr.write(f"{_line(key, tenant, here)}\nthis is the only time that the secret is shown; keep it\n")
 
 
 def _in_use(key: ApiKey, here: Here) -> bool:

@@ -639,24 +639,22 @@ def test_a_link_to_a_file_opens_it_without_a_key(keyed: Keyed) -> None:
 
 @pytest.mark.long
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that takes nothing")
-def test_a_key_whose_secret_could_not_be_written_is_in_the_audit_log(keyed: Keyed) -> None:
-    def rows(action: str) -> list[str]:
-        argv = [
-            sys.executable,
-            "-m",
-            "proxy",
-            "audit",
-            "list",
-            "--action",
-            action,
-            "--data-dir",
-            str(keyed.service.data),
-        ]
-        return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True).stdout.splitlines()
+def test_a_secret_that_could_not_be_written_never_holds(keyed: Keyed) -> None:
+    """Nobody has it: the key that was to be made is not there, and the one that was to be rotated stays as it was."""
+    keyed.make("unturned")
 
-    for words, action in ((("create", "unseen"), "key.create"), (("rotate", "unseen"), "key.rotate")):
-        before = len(rows(action))
+    def standing() -> list[dict[str, Any]]:
+        return [one for one in json.loads(keyed.act("list", "--json")[1]) if one["name"] in ("unseen", "unturned")]
+
+    before, audit = standing(), "SELECT count(*) AS rows FROM audit_log WHERE action LIKE 'key.%'"
+    noted = asyncio.run(rows(keyed.service, audit))
+    for words in (("create", "unseen"), ("rotate", "unturned", "--grace", "0")):
         argv = [sys.executable, "-m", "proxy", "key", *words, "--data-dir", str(keyed.service.data)]
         with Path("/dev/full").open("w") as full:
-            assert subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, timeout=60, check=False).returncode != 0
-        assert len(rows(action)) == before + 1
+            done = subprocess.run(argv, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+        assert done.returncode == 1
+        assert done.stderr == (
+            "memory-proxy: the secret cannot be written, and nothing was changed: No space left on device\n"
+        )
+    assert standing() == before and len(before) == 1
+    assert asyncio.run(rows(keyed.service, audit)) == noted, "what was not done is not noted"

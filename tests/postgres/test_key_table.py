@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -113,6 +113,60 @@ async def test_a_secret_is_shown_by_whoever_made_it_though_the_store_goes_a_mome
     assert rotated["former"]["prefix"] == made["prefix"] and made["secret"] != rotated["secret"]
     assert [one["state"] for one in shown] == ["in use", "in use", "revoked"]
     assert revoked["prefix"] == rotated["prefix"] == rotated["secret"][:11]
+
+
+class _Unheard:
+    """Postgres behind a link that dies when it has committed a change of the keys, its answer on the way."""
+
+    def __init__(self, there: Path, committed: Callable[[], None]) -> None:
+        self._there, self._committed = str(there / ".s.PGSQL.5432"), committed
+        self.carried: set[asyncio.Task[None]] = set()
+
+    async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.carried.add(asyncio.current_task())  # type: ignore[arg-type]  # a handler is one
+        back, there = await asyncio.open_unix_connection(self._there)
+        answers, changes, ends = asyncio.create_task(self._answers(back, writer)), False, False
+        while not ends and (asked := await reader.read(65_536)):
+            changes |= b"INTO api_keys" in asked or b"UPDATE api_keys" in asked
+            if ends := changes and b"COMMIT" in asked:
+                answers.cancel()
+                await asyncio.wait([answers])
+            there.write(asked)
+        if ends:
+            await back.read(65_536)
+            self._committed()
+        for end in (there, writer):
+            end.close()
+            await end.wait_closed()
+        await asyncio.wait([answers])
+
+    async def _answers(self, back: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while said := await back.read(65_536):
+            writer.write(said)
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+async def test_a_secret_is_shown_before_it_holds_and_who_did_not_hear_the_end_is_told_where_to_look(
+    postgres: TestDatabase, tmp_path: Path, capsys: pytest.CaptureFixture[str], as_json: bool
+) -> None:
+    """Whatever is killed, and when: a secret that was shown may not hold, and none holds that nobody was shown."""
+    shown: list[str] = []
+    link = _Unheard(postgres.server.root, lambda: shown.append(capsys.readouterr().out))
+    key = {"name": "tower", "tenant": "default", "capabilities": [], "limits": {}, "fixed": {}, "defaults": {}}
+    named: dict[str, Any] = {"key": "tower", "tenant": None, "grace_s": 0, "redo": False}
+    async with await asyncio.start_unix_server(link.carry, tmp_path / ".s.PGSQL.5432"):
+        dsn = f"postgresql://mp_app@/{postgres.name}?host={tmp_path}&port=5432"
+        settings = Settings.model_validate({"data": {"dir": str(tmp_path)}, "database": {"url": dsn}})
+        for asked in (
+            {"act": "create", **key, "ceiling": "internal", "expires_in_s": None},
+            {"act": "rotate", **named},
+        ):
+            with pytest.raises(StoreUnavailable):
+                await keys(settings, json.dumps({**asked, "json": as_json}))
+            secret = json.loads(shown[-1])["secret"] if as_json else shown[-1].strip()
+            told = capsys.readouterr()
+            assert (told.out, f"`memory-proxy key list` has {secret[:11]}" in told.err) == ("", True)
+            assert postgres.psql("SELECT secret_sha256 FROM api_keys") == rf"\x{secret_digest(secret).hex()}"
 
 
 async def test_two_commands_at_once_make_one_key_of_a_name(

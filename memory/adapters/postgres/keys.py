@@ -82,10 +82,12 @@ class KeyStore:
         key_id: UUID | None = None,
         beside: Callable[[ApiKey], None] | None = None,
         witness: Witness = unseen,
+        show: Callable[[str], None] | None = None,
     ) -> tuple[UUID, str]:
         """A new key: its id, and the secret, which is shown once and never stored. `ring` lets it have tokens; what
         `beside` raises for another key of the tenant leaves none, whoever else makes one at this moment; the `witness`
-        writes in its transaction, here and below: nothing is done that is not noted.
+        writes in its transaction, here and below: nothing is done that is not noted. `show` is given the secret before
+        that is committed, here and below: what nobody was shown never holds.
         """
         prefix, secret = _new_secret()
         key_id = key_id or new_id()
@@ -112,6 +114,8 @@ class KeyStore:
                 token_key,
             )
             await witness(tx)
+            if show is not None:
+                show(secret)
         return key_id, secret
 
     async def rotate_api_key(
@@ -124,6 +128,7 @@ class KeyStore:
         redo: bool = False,
         ring: KeyRing | None = None,
         witness: Witness = unseen,
+        show: Callable[[str], None] | None = None,
     ) -> str | None:
         """A new secret for a key; the one it has holds until `former_until`.
 
@@ -139,6 +144,8 @@ class KeyStore:
             )
             if done == 1:
                 await witness(tx)
+                if show is not None:
+                    show(secret)
         return secret if done == 1 else None
 
     async def api_keys_called(self, called: str) -> list[ApiKey]:
