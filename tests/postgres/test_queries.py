@@ -50,7 +50,13 @@ SOME_OF_A_SCOPE = (
     "versions_of",
 )
 # And a page of one, with what belongs to each: a join that the planner may turn round reads all of that.
-A_PAGE_OF_A_SCOPE = ("hygiene_memories", "memories_within", "memories_to_redact", "versions_with_tokens")
+A_PAGE_OF_A_SCOPE = (
+    "hygiene_memories",
+    "memories_hidden",
+    "memories_within",
+    "memories_to_redact",
+    "versions_with_tokens",
+)
 # What ANALYZE says of a store of so many scopes; 200 of whatever is asked for, as a plan made for its arguments knows.
 OF_MANY_SCOPES = """
 BEGIN;

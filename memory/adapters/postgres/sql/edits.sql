@@ -22,18 +22,26 @@ ORDER BY v.memory_id, v.version;
 
 -- name: memories_hidden
 -- Memories made of turns that a person has hidden, or set an end to that is over, by when they were made, from a cursor on.
+-- What is over is found by its end; of the others neither version nor provenance is read: 60,000 that nobody had set an end to
+-- took 521,000 pages, and now 41,000.
 -- $1 tenant uuid, $2 scope_id int8, $3 after timestamptz, $4 after_id uuid, $5 limit int8, $6 now timestamptz
--- Uses: memories_recent, memory_versions_pkey, provenance_pkey. Rows: memory_id, kind, sensitivity, session_id,
--- created_at, at.
+-- Uses: memories_recent, memory_versions_expiring, memory_versions_pkey, provenance_pkey. Rows: memory_id, kind,
+-- sensitivity, session_id, created_at, at.
 SELECT m.memory_id, m.kind, v.sensitivity, m.session_id, m.created_at, coalesce(m.deleted_at, v.expires_at) AS at
 FROM memories m
-JOIN memory_versions v ON v.tenant_id = m.tenant_id AND v.memory_id = m.memory_id AND v.version = m.version
+CROSS JOIN LATERAL (
+    SELECT sensitivity, expires_at
+    FROM memory_versions
+    WHERE tenant_id = $1 AND memory_id = m.memory_id AND version = m.version
+    LIMIT 1) v
 WHERE m.tenant_id = $1 AND m.scope_id = $2 AND (m.created_at, m.memory_id) > ($3, $4)
   AND m.kind IN ('episodic', 'semantic', 'procedural') AND m.collection = 'default'
   AND CASE WHEN m.deleted_at IS NULL
-           THEN v.expires_at <= $6
+           THEN m.memory_id IN (SELECT o.memory_id FROM memory_versions o
+                                WHERE o.tenant_id = $1 AND o.scope_id = $2 AND o.expires_at <= $6
+                                  AND o.recorded_to IS NULL)
                AND EXISTS (SELECT FROM provenance p
-                           WHERE p.tenant_id = $1 AND p.memory_id = m.memory_id AND p.origin = 'edit')
+                           WHERE p.tenant_id = $1 AND p.memory_id = m.memory_id AND p.origin = 'edit' OFFSET 0)
            ELSE m.pruned_at IS DISTINCT FROM m.deleted_at END
 ORDER BY m.created_at, m.memory_id
 LIMIT $5;
