@@ -117,7 +117,12 @@ def fingerprint(tenant: UUID, scope_id: int, name: str) -> bytes:
 
 def is_name(alias: bytes, tenant: UUID, scope_id: int, name: str) -> bool:
     """Whether this is what a name is found by, or was before."""
-    return alias in (fingerprint(tenant, scope_id, name), _print(tenant, scope_id, formerly_plain(name)))
+    return alias in prints_of(tenant, scope_id, name)
+
+
+def prints_of(tenant: UUID, scope_id: int, name: str) -> tuple[bytes, bytes]:
+    """What a name is found by, and was before."""
+    return fingerprint(tenant, scope_id, name), _print(tenant, scope_id, formerly_plain(name))
 
 
 def _print(tenant: UUID, scope_id: int, words: str) -> bytes:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -12,7 +14,7 @@ from uuid import UUID
 import numpy as np
 import pytest
 
-from memory.adapters.postgres import entity_ties
+from memory.adapters.postgres import entity_ties, entity_words, own_memory
 from memory.adapters.postgres.audit import AuditLog
 from memory.adapters.postgres.database import Transaction
 from memory.adapters.postgres.entity_store import EntityStore
@@ -20,10 +22,11 @@ from memory.adapters.postgres.queries import Query
 from memory.adapters.postgres.read_store import ReadStore
 from memory.adapters.postgres.records import Records
 from memory.audit import Note, noted
-from memory.entities import CARD, Entity, NewEntity, NewRelationship, Relationship
+from memory.entities import CARD, Entity, NewEntity, NewRelationship, Relationship, prints_of
 from memory.errors import Conflict
 from memory.ids import new_id
 from memory.model import NewMemory, Scope
+from memory.off_loop import OFF_LOOP_BYTES
 from memory.read.hot import item_of
 from memory.read.names import Names
 from memory.stored import MemoryChange, Page
@@ -228,6 +231,41 @@ async def test_one_named_by_thousands_of_memories_is_not_read_with_all_of_them(
         await say(made, fact("berlin"), day=1)
     assert 0 < most < 100
     assert postgres.psql("SELECT count(DISTINCT entity_id) FROM entity_aliases") == "2"
+
+
+async def test_whom_very_many_memories_name_is_read_by_parts_and_made_out_beside_the_loop(
+    postgres: TestDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran, asked, parts = set[int](), Counter[str](), list[int]()
+
+    def noting(said: Any) -> Any:
+        ran.add(threading.get_ident())
+        return names_in(said)
+
+    def counting(tenant: UUID, scope_id: int, name: str) -> tuple[bytes, bytes]:
+        asked[name] += 1
+        return prints_of(tenant, scope_id, name)
+
+    async def measuring(tx: Transaction, query: str | Query, *arguments: Any) -> list[Any]:
+        if query == "memories_standing":
+            parts.append(len(arguments[-1]))
+        return await fetch(tx, query, *arguments)
+
+    names_in, fetch = entity_words.names_in, Transaction.fetch
+    async with stores(postgres) as made:
+        brothers = (fact(one, predicate="brother_name", cardinality="many") for one in ("tom", "jan", "ole"))
+        await say(made, fact("berlin"), *brothers)
+        monkeypatch.setattr(entity_words, "_AS_BYTES", OFF_LOOP_BYTES)
+        monkeypatch.setattr(entity_words, "names_in", noting)
+        monkeypatch.setattr(entity_words, "prints_of", counting)
+        monkeypatch.setattr(own_memory, "STANDING_AT_ONCE", 3)
+        monkeypatch.setattr(Transaction, "fetch", measuring)
+        store = EntityStore(made.database, made.scopes, postgres.embeddings, AuditLog(made.database, key_of))
+        page = await store.page(made.scope(), limit=50, cursor=None, types=get_args(Type))
+    assert {one.name for one in page.rows} >= {"user", "berlin"}
+    assert sorted(parts) == [1, 3]
+    assert ran and threading.get_ident() not in ran
+    assert set(asked.values()) == {1}
 
 
 _MANY_ALIASES = """

@@ -15,6 +15,7 @@ from typing import Any, Final, Literal, TypeVar
 from uuid import UUID
 
 from memory.adapters.postgres import batch, rows
+from memory.adapters.postgres.blocks import some_of
 from memory.adapters.postgres.classify import classify
 from memory.adapters.postgres.database import Transaction
 from memory.adapters.postgres.outbox import announce
@@ -29,6 +30,8 @@ from policies.lifetime import UNDO, never_deleted
 T = TypeVar("T")
 
 Collection = Literal["checkpoint", "persona", "task", "entity", "artifact"]
+STANDING_AT_ONCE: Final = 1_000
+"""Memories that one statement reads: of one whom 20,000 name it took .8 s, and beside other work over five."""
 _RECALLED: Final = frozenset({"task", "entity", "artifact"})
 
 
@@ -184,7 +187,9 @@ async def standing_by_id(tx: Transaction, tenant: UUID, scope_id: int, memory_id
 async def standing(tx: Transaction, tenant: UUID, scope_ids: Sequence[int], memory_ids: Sequence[UUID]) -> list[Any]:
     """These memories as they are now; `hidden` says of one that is past its end that it is expired."""
     now = datetime.now(UTC)
-    found = await tx.fetch("memories_standing", tenant, list(scope_ids), list(memory_ids)) if memory_ids else []
+    found: list[Any] = []
+    for some in some_of(memory_ids, STANDING_AT_ONCE):
+        found += await tx.fetch("memories_standing", tenant, list(scope_ids), list(some))
     return [{**row, "hidden": "expired"} if not row["hidden"] and _is_past(row, now) else row for row in found]
 
 
