@@ -200,7 +200,7 @@ async def test_erasures_that_cannot_go_on(caplog: pytest.LogCaptureFixture, monk
     async def resigns() -> None:
         return None
 
-    erasing = SimpleNamespace(parts=SimpleNamespace(metrics=Metrics(CollectorRegistry())), run=stops)
+    erasing = SimpleNamespace(parts=SimpleNamespace(metrics=Metrics(CollectorRegistry())), take_out=stops)
     store, leader = SimpleNamespace(waiting=waiting), SimpleNamespace(lead=leads, resign=resigns)
     task = asyncio.create_task(
         loop.keep_erasing(cast(Any, store), cast(Any, leader), cast(Any, erasing), asyncio.Event())

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from memory.erasure.files import look
-from memory.erasure.shingles import Shingles
+from memory.erasure.shingles import Shingles, spare
 
 
 def found(forgotten: str, other: str) -> bool:
@@ -68,6 +68,25 @@ def test_a_word_in_common_is_no_trace_of_a_sentence_without_blanks() -> None:
     wanted = Shingles()
     wanted.add("ผมอาศัยอยู่ที่กรุงเทพมหานครและทำงานเป็นวิศวกร")
     assert not wanted.found_in("เธอไปเที่ยวกรุงเทพมหานครเมื่อปีที่แล้ว")
+
+
+def test_what_another_source_says_is_spared_for_several_as_for_each_alone() -> None:
+    texts = (
+        "I work every day in a public hospital near here",
+        "the key lies there now",
+        "我每天在市中心的公立医院工作",
+    )
+    several, alone = [[Shingles() for _ in range(3)] for _ in range(2)]
+    for at, text in enumerate(texts):
+        for one in (several[at], alone[at], several[0], alone[0]):
+            one.add(text)
+    said = "He says: I work every day in a public hospital near here; the key lies there now."
+    spare(said, several)
+    for one in alone:
+        one.said(said)
+    assert [len(one) for one in several] == [len(one) for one in alone]
+    assert [one.said_elsewhere for one in several] == [one.said_elsewhere for one in alone] == [4, 1, 0]
+    assert [one.found_in(text) for one, text in zip(several, texts, strict=True)] == [False, False, True]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make what another may not read")

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory.erasure.shingles import Shingles
-from memory.erasure.wanted import Wanted
+from memory.erasure.wanted import Together, Wanted
 
 ONE, OTHER = UUID(int=7 << 64), UUID(int=8 << 64)
+MORE = "herons like bridges near slow rivers, and the silver heron too"
 TEXT = "the silver heron\nnests under the bridge\nin Radovljica"
 DOCUMENTS = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
@@ -46,6 +47,15 @@ def test_an_id_is_found_however_it_is_written(value: Any) -> None:
 @pytest.mark.parametrize("value", [None, 7, True, [], {}, OTHER, OTHER.bytes, b"", {"n": [1, None, 2.5]}, b"\xff\xfe"])
 def test_what_holds_none_of_it_is_no_trace(value: Any) -> None:
     assert wanted(TEXT).count(value) == 0
+
+
+@given(st.lists(st.sampled_from([ONE, OTHER.hex, TEXT, TEXT.upper(), MORE, MORE.encode(), OTHER.bytes, 7, None])))
+def test_what_several_look_for_at_once_is_what_each_finds_alone(value: list[Any]) -> None:
+    each = [wanted(TEXT), wanted(), wanted(MORE, TEXT), Wanted([OTHER], [ONE], Shingles(), Shingles())]
+    together = Together(each)
+    for one in (value, *value):
+        assert dict(together.count(one)) == {at: hits for at, its in enumerate(each) if (hits := its.count(one))}
+    assert dict(Together(each[:1]).count(value)) == ({0: hits} if (hits := each[0].count(value)) else {})
 
 
 @given(st.lists(DOCUMENTS), st.lists(DOCUMENTS), st.text(), st.text())

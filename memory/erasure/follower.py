@@ -27,8 +27,8 @@ from memory.telemetry import event
 log: Final = logging.getLogger("memory_proxy.erasure")
 _AGAIN_S: Final = 1.0
 _ALIVE_EVERY_S: Final = 3.0
-_TOLD_MAX: Final = 256
-"""Erasures that are known to have told what is to be let go of; one at a time is under way."""
+_TOLD_MAX: Final = 4_096
+"""Erasures that are known to have told what is to be let go of; a few of each tenant are under way at a time."""
 
 
 class Signals(Protocol):

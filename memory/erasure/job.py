@@ -1,17 +1,17 @@
 """One erasure, from its row to its receipt.
 
-`Erasing.run` reads downwards: mark, settle, purge, delete, let go, make anew, shred, probe, sign. Each step is noted
-when it is done and safe to do twice, so a kill anywhere ends in a finished erasure once somebody goes on. What the
-forgotten text was is known to this process only, as hashes: a job that goes on in another process after its texts are
-gone looks for ids alone, and its receipt says so. Raises StoreUnavailable, QueueUnavailable, EmbedderUnavailable (come
-again), LeaseLost (another leads).
+`Erasing.take_out` reads downwards: mark, settle, purge, delete, let go, make anew, shred. What is missing then is the
+proof: `probed` looks once for what was taken out by several of a tenant, `end` signs and ends each by itself. Each step
+is noted when it is done and safe to do twice, so a kill anywhere ends in a finished erasure once somebody goes on. What
+the forgotten text was is known to this process only, as hashes: a job that goes on in another process after its texts
+are gone looks for ids alone, and its receipt says so. Raises StoreUnavailable, QueueUnavailable, EmbedderUnavailable
+(come again), LeaseLost (another leads).
 """
 
 from __future__ import annotations
 
 import asyncio
 import hmac
-import re
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -27,10 +27,10 @@ from memory.erasure.follower import Word
 from memory.erasure.letters import Letters
 from memory.erasure.model import WHOLE, Items, Job, Named, Plan, Step, Target, Traces, added
 from memory.erasure.ports import EraseStore, GoesThrough, Hots, MakesAnew, TakesFiles
+from memory.erasure.probing import Probing, Sought
 from memory.erasure.receipt import signed
 from memory.erasure.repeated import answers_given, own_words, said_again
 from memory.erasure.shingles import Shingles
-from memory.erasure.wanted import Wanted
 from memory.keys import KeyRing
 from memory.model import Scope, TombstoneKind
 from memory.ports import Entry
@@ -88,6 +88,22 @@ class Known:
         return of
 
 
+@dataclass(frozen=True, slots=True)
+class TakenOut:
+    """An erasure that only its proof is missing of."""
+
+    job: Job
+    target: Target
+    known: Known
+    items: Items
+
+    @property
+    def kept(self) -> int:
+        """How much of it this process has to keep until it is proved: runs of words, tombstones, items."""
+        known, items = self.known, sum(map(len, self.items.of.values()))
+        return len(known.words) + len(known.made) + len(known.tombstones) + items
+
+
 class Erasing:
     """Goes through with erasures."""
 
@@ -100,15 +116,22 @@ class Erasing:
         """What it is made of."""
         return self._parts
 
-    async def run(
+    async def run(self, tenant: UUID, erasure_id: UUID, fence: int, *, words: Shingles | None = None) -> Job | None:
+        """To the end; None for no such job. `words`: takes in the words of what goes."""
+        if (taken := await self.take_out(tenant, erasure_id, fence, words=words)) is not None:
+            (traces,) = await self.probed(tenant, [taken])
+            await self.end(taken, traces, fence)
+        return await self._store.get(tenant, erasure_id)
+
+    async def take_out(
         self, tenant: UUID, erasure_id: UUID, fence: int, *, removal_only: bool = False, words: Shingles | None = None
-    ) -> Job | None:
-        """To the end; `removal_only`: until nothing of it is left, and no further. None for no such job. `words`: takes
-        in the words of what goes.
+    ) -> TakenOut | None:
+        """Until nothing of it is left and what has other sources is made again; `removal_only`: not that. None where
+        there is nothing to be done.
         """
         job = await self._store.get(tenant, erasure_id)
         if job is None or job.finished_at is not None or job.target is None:
-            return job
+            return None
         target = await self._opened(job, job.target)
         known = Known(words if words is not None else Shingles(), Shingles(), [], whole=job.step in ("asked", "marked"))
         if job.step == "asked":
@@ -120,13 +143,34 @@ class Erasing:
         if removal_only:
             await self._shred(job)
             await self._store.drop_unsaid_tokens(job)
-            return job
+            return None
         if job.step == "deleted":
             job = await self._make_anew(job, fence)
         if job.step == "rebuilt":
             job = await self._lock_away(job, fence)
-        await self._end(job, target, known, fence)
-        return await self._store.get(tenant, erasure_id)
+        return TakenOut(job, target, known, await self._store.items(job))
+
+    async def probed(self, tenant: UUID, taken: Sequence[TakenOut]) -> list[Traces]:
+        """What is left of each of these: every table, Redis, the spool and every process are asked once for all."""
+        sought = [
+            Sought(one.job.erasure_id, one.items, one.known.words, one.known.made, await self._held(one))
+            for one in taken
+        ]
+        parts, scopes = self._parts, [one.scope_id for one in await self._store.scopes(tenant)]
+        return await Probing(parts.probe, parts.redis, parts.spool, parts.spooled).run(tenant, scopes, sought)
+
+    async def end(self, taken: TakenOut, traces: Traces, fence: int) -> None:
+        """Say in a signed receipt what was found of this one, and write it down for ever."""
+        job, known = taken.job, taken.known
+        receipt = await self._receipt(job, taken.items, known, traces)
+        entry = journal.Entry(
+            job.tenant_id, job.erasure_id, job.kind, job.digest, job.requested_at, await self._tombstones(job, known)
+        )
+        await asyncio.to_thread(journal.append, self._parts.journal, entry, receipt)
+        now, metrics = self._parts.clock(), self._parts.metrics
+        await self._store.end(job, receipt, now, fence)
+        metrics.erasures.labels("complete" if receipt["complete"] else "traces_left").inc()
+        metrics.erasure_seconds.observe((now - job.requested_at).total_seconds())
 
     # ------------------------------------------------------------ steps
 
@@ -212,23 +256,13 @@ class Erasing:
             await self._store.shred(job, keys, self._parts.clock())
         return len(keys)
 
-    async def _end(self, job: Job, target: Target, known: Known, fence: int) -> None:
-        items = await self._store.items(job)
+    async def _held(self, taken: TakenOut) -> int:
+        """How many of its ids every process still had at hand."""
+        job, items = taken.job, taken.items
         keys, touched = tuple(items.ids("key")), tuple(items.touched())
         memories = tuple(items.ids("memory")[:_MEMORIES_ASKED_MAX])
-        subject = await self._subject(target)
-        word = Word(job.tenant_id, job.erasure_id, 3, touched, subject, keys, memories)
-        held = await self._tell(word, known)
-        traces = await self._probe(job, items, known, held)
-        receipt = await self._receipt(job, items, known, traces)
-        entry = journal.Entry(
-            job.tenant_id, job.erasure_id, job.kind, job.digest, job.requested_at, await self._tombstones(job, known)
-        )
-        await asyncio.to_thread(journal.append, self._parts.journal, entry, receipt)
-        now, metrics = self._parts.clock(), self._parts.metrics
-        await self._store.end(job, receipt, now, fence)
-        metrics.erasures.labels("complete" if receipt["complete"] else "traces_left").inc()
-        metrics.erasure_seconds.observe((now - job.requested_at).total_seconds())
+        subject = await self._subject(taken.target)
+        return await self._tell(Word(job.tenant_id, job.erasure_id, 3, touched, subject, keys, memories), taken.known)
 
     async def _remember_late(self, job: Job, target: Target, fence: int, known: Known) -> None:
         """Take in what was stored while the mark was being written, answers that repeat it among that; all, where
@@ -387,26 +421,6 @@ class Erasing:
         }
         return sum(confirmed.values())
 
-    async def _probe(self, job: Job, items: Items, known: Known, held: int) -> Traces:
-        """Look for the ids and the words in every table, in Redis, in the spool, and in every process."""
-        tenant, words = job.tenant_id, known.words
-        probe = self._parts.probe
-        everything = [one.scope_id for one in await self._store.scopes(tenant)]
-        named = await probe.spare_said(tenant, everything, words, known.made)
-        ids = [one for one in (*items.ids("turn"), *items.ids("memory")) if str(one) not in named]
-        wanted = Wanted(ids, items.ids("key"), words, known.made)
-        found = await probe.run(tenant, everything, wanted)
-        async for name, values in self._parts.redis.everything():
-            if job.erasure_id.hex not in name and (hits := sum(map(wanted.count, values))):
-                found[f"redis {':'.join(name.split(':')[:2])}"] += hits
-        spooled = await asyncio.to_thread(self._parts.spooled, frozenset(items.ids("key")))
-        if spooled := spooled + await asyncio.to_thread(_in_files, self._parts.spool, wanted):
-            found["spool"] += spooled
-        if held:
-            found["processes"] += held
-        said = words.said_elsewhere + known.made.said_elsewhere
-        return Traces(dict(found), len(ids), len(words) + len(known.made), said)
-
     async def _receipt(self, job: Job, items: Items, known: Known, traces: Traces) -> dict[str, Any]:
         keys = self._parts.keys
         content_key = await keys.content_key(job.tenant_id)
@@ -459,17 +473,3 @@ class Erasing:
 
 
 _BY_ID: Final = ("session", "turn", "memory")
-_FILLED: Final = re.compile(rb"[^\0]{64,}")
-_PIECE_BYTES: Final = 1 << 20
-_ZEROS: Final = bytes(_PIECE_BYTES)
-
-
-def _in_files(directory: Path, wanted: Wanted) -> int:
-    """Traces in the open in the files of a directory: what lies there is sealed, so any would be a defect."""
-    found = 0
-    for path in sorted(directory.glob("*")) if directory.is_dir() else ():
-        with path.open("rb") as file:
-            while piece := file.read(_PIECE_BYTES):
-                if piece != _ZEROS[: len(piece)]:  # preallocated: most of it is zeros
-                    found += sum(wanted.count(part) for part in _FILLED.findall(piece))
-    return found

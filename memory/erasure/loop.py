@@ -1,5 +1,9 @@
 """Who goes through with erasures: one worker leads, the others stand by; for ever. Tenants take turns.
 
+Of a tenant several are taken out, one at a turn, before one pass looks for the words of all of them: it reads all that
+the tenant has, which is most of what an erasure costs. Each has its own receipt; where the pass fails, each is looked
+for alone.
+
 A leader that was killed is followed after its lease; the job goes on where its row says. One that cannot go on now (a
 store is away, a disk is full) waits and tries again; one that never can is passed over, said in the log, and tried
 again later.
@@ -10,14 +14,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator, Set
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence, Set
 from typing import Final, Protocol
 from uuid import UUID
 
 from memory.bounded import rested
-from memory.erasure.job import Erasing
+from memory.erasure.job import Erasing, TakenOut
 from memory.erasure.ports import EraseStore
-from memory.errors import LeaseLost, MemoryProxyFault
+from memory.erasure.shingles import SHINGLES_MAX
+from memory.errors import LeaseLost, MemoryProxyFault, StoreUnavailable
 from memory.seldom import Seldom
 from memory.telemetry import event, place_of
 
@@ -26,6 +31,10 @@ LEASE_S: Final = 15.0
 POLL_S: Final = 2.0
 """Who asks says so; this is for what was not heard."""
 _RESTED_S: Final = 5.0
+TAKEN_OUT_MAX: Final = 8
+"""Of one tenant before they are proved: a kill until then loses the words of all of them."""
+KEPT_MAX: Final = SHINGLES_MAX
+"""Of all that is taken out and not proved yet."""
 
 
 class Leads(Protocol):
@@ -83,45 +92,77 @@ async def _all(store: EraseStore, erasing: Erasing, fence: int, said: Seldom) ->
     meanwhile. Whether all have ended. Raises LeaseLost.
     """
     all_ended, tried = True, set[UUID]()
-    while oldest := await _oldest_of_each(store, tried):
-        for tenant, erasure_id in oldest.items():
-            tried.add(erasure_id)
-            all_ended &= await _one(erasing, tenant, erasure_id, fence, said)
+    taken: dict[UUID, list[TakenOut]] = {}
+    try:
+        while waiting := await _of_each(store, tried):
+            for tenant, ids in waiting.items():
+                tried.add(ids[0])
+                of_tenant = taken.setdefault(tenant, [])
+                with _passed_over(erasing, ids[:1], said) as stopped:
+                    if (one := await erasing.take_out(tenant, ids[0], fence)) is not None:
+                        of_tenant.append(one)
+                all_ended &= not stopped
+                if len(ids) == 1 or len(of_tenant) == TAKEN_OUT_MAX or _kept(taken) >= KEPT_MAX:
+                    all_ended &= await _proved(erasing, tenant, taken.pop(tenant), fence, said)
+    except StoreUnavailable:  # when asked what waits: what is taken out has its words in this process only
+        for tenant, some in taken.items():
+            await _proved(erasing, tenant, some, fence, said)
+        raise
     return all_ended
 
 
-async def _oldest_of_each(store: EraseStore, tried: Set[UUID]) -> dict[UUID, UUID]:
-    """The job of each tenant that has waited longest, those that were tried left out."""
-    found: dict[UUID, UUID] = {}
+async def _of_each(store: EraseStore, tried: Set[UUID]) -> dict[UUID, list[UUID]]:
+    """The jobs of each tenant, what has waited longest first, those that were tried left out."""
+    found: dict[UUID, list[UUID]] = {}
     waiting = await store.waiting()
     while waiting:
         for tenant, erasure_id in waiting:
             if erasure_id not in tried:
-                found.setdefault(tenant, erasure_id)
+                found.setdefault(tenant, []).append(erasure_id)
         waiting = await store.waiting(after=waiting[-1][1])
     return found
 
 
-async def _one(erasing: Erasing, tenant: UUID, erasure_id: UUID, fence: int, said: Seldom) -> bool:
-    """Whether it has ended."""
-    metrics = erasing.parts.metrics
+def _kept(taken: Mapping[UUID, Sequence[TakenOut]]) -> int:
+    return sum(one.kept for some in taken.values() for one in some)
+
+
+async def _proved(erasing: Erasing, tenant: UUID, taken: Sequence[TakenOut], fence: int, said: Seldom) -> bool:
+    """Look for what was taken out, and end each. Whether all have ended."""
+    if not taken:
+        return True
+    with _passed_over(erasing, [one.job.erasure_id for one in taken], said) as stopped:
+        found = await erasing.probed(tenant, taken)
+    if stopped and len(taken) > 1:  # whosever fault it is, it is in no other's way
+        return all([await _proved(erasing, tenant, [one], fence, said) for one in taken])
+    if stopped:
+        return False
+    all_ended = True
+    for one, traces in zip(taken, found, strict=True):
+        with _passed_over(erasing, [one.job.erasure_id], said) as stopped:
+            await erasing.end(one, traces, fence)
+            event(log, "erased", erasure=str(one.job.erasure_id), complete=traces.total == 0)
+        all_ended &= not stopped
+    return all_ended
+
+
+@contextlib.contextmanager
+def _passed_over(erasing: Erasing, erasures: Sequence[UUID], said: Seldom) -> Iterator[list[str]]:
+    """Go on behind what stops these, and say so. Given is why, once it has stopped. Raises LeaseLost."""
+    metrics, stopped, names = erasing.parts.metrics, list[str](), ", ".join(map(str, erasures))
     try:
-        job = await erasing.run(tenant, erasure_id, fence)
+        yield stopped
     except LeaseLost:
         raise
     except (MemoryProxyFault, OSError) as fault:  # the journal's disk is full
-        why = f"{type(fault).__name__}: {fault}"
-        if said.due(f"{erasure_id} {why}"):
-            event(log, "erasure_stopped", logging.WARNING, erasure=str(erasure_id), fault=why)
+        stopped.append(why := f"{type(fault).__name__}: {fault}")
+        if said.due(f"{names} {why}"):
+            event(log, "erasure_stopped", logging.WARNING, erasure=names, fault=why)
         metrics.erasures.labels("stopped").inc()
-        return False
     except Exception as fault:  # noqa: BLE001 - the worker loop, one of the three named places
         why, at = type(fault).__name__, place_of(fault)  # its text may quote what is to be forgotten
-        if said.due(f"{erasure_id} {why} {at}"):
-            event(log, "erasure_stopped", logging.ERROR, erasure=str(erasure_id), fault=why, at=at)
+        stopped.append(why)
+        if said.due(f"{names} {why} {at}"):
+            event(log, "erasure_stopped", logging.ERROR, erasure=names, fault=why, at=at)
         metrics.erasures.labels("stopped").inc()
         metrics.work.labels("unforeseen").inc()
-        return False
-    receipt = (job.receipt if job is not None else None) or {}
-    event(log, "erased", erasure=str(erasure_id), complete=receipt.get("complete"))
-    return True

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from memory.erasure.model import GoneTurn, Items, Job, Labelled, Listed, Named, Plan, Step, Target
 from memory.erasure.shingles import Shingles
-from memory.erasure.wanted import Wanted
+from memory.erasure.wanted import Together
 from memory.model import TombstoneKind
 from memory.ports import Entry
 
@@ -108,10 +108,12 @@ class EraseStore(Protocol):
 
 
 class GoesThrough(Protocol):
-    """Reads all that the database holds of a tenant."""
+    """Reads all that the database holds of a tenant, once for several erasures. `run`: traces of each, in order."""
 
-    async def spare_said(self, tenant: UUID, scopes: Sequence[int], words: Shingles, made: Shingles) -> set[str]: ...
-    async def run(self, tenant: UUID, scopes: Sequence[int], wanted: Wanted) -> Counter[str]: ...
+    async def spare_said(
+        self, tenant: UUID, scopes: Sequence[int], words: Sequence[Shingles], made: Sequence[Shingles]
+    ) -> set[str]: ...
+    async def run(self, tenant: UUID, scopes: Sequence[int], wanted: Together) -> list[Counter[str]]: ...
 
 
 class TakesFiles(Protocol):

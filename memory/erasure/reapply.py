@@ -68,7 +68,7 @@ async def _take_out(erasing: Erasing, asking: Asking, line: journal.Entry, fence
             await asking.note_done(line, erasing.parts.clock())
             return
         await asking.ask_again(target, line)
-    await erasing.run(line.tenant, line.erasure, fence, removal_only=True)
+    await erasing.take_out(line.tenant, line.erasure, fence, removal_only=True)
 
 
 async def _target(asking: Asking, line: journal.Entry) -> Target | None:

@@ -69,17 +69,25 @@ class Shingles:
 
     def said(self, text: str) -> None:
         """These words have another source: they are not looked for."""
-        before = len(self)
-        words = _words(text)
-        if self._long:
-            self._long.difference_update(_runs(words, RUN))
-        if self._short:
-            self._short.difference_update(_runs(words, SHORT_RUN))
-        self.said_elsewhere += before - len(self)
+        spare(text, (self,))
 
     def found_in(self, text: str) -> bool:
         """Whether the text holds any of it."""
         return holds_any(text, (self,))
+
+
+def spare(text: str, wanted: Sequence[Shingles]) -> None:
+    """The words of this text have another source for all of these; they are told apart once."""
+    if not any(wanted):
+        return
+    words = _words(text)
+    long, short = list(_runs(words, RUN)), list(_runs(words, SHORT_RUN))
+    for one in wanted:
+        before = len(one)
+        one._long.difference_update(long)
+        if one._short:
+            one._short.difference_update(short)
+        one.said_elsewhere += before - len(one)
 
 
 def holds_any(text: str, wanted: Sequence[Shingles]) -> bool:

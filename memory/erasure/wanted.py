@@ -1,4 +1,4 @@
-"""What a probe looks for: ids, shredded keys and hashed words in; how much of it any value holds out. Pure."""
+"""What probes look for: ids, shredded keys and hashed words in; how much of it any value holds out. Pure."""
 
 from __future__ import annotations
 
@@ -33,6 +33,15 @@ class Wanted:
             return self._in_bytes(bytes(value))
         return self._in_text(value if isinstance(value, str) else _strings_of(value))
 
+    @classmethod
+    def of_all(cls, several: Sequence[Wanted]) -> Wanted:
+        """What any of these looks for."""
+        found = cls((), (), *(words for one in several for words in one._words))
+        found._hex = frozenset().union(*(one._hex for one in several))
+        found._raw = frozenset().union(*(one._raw for one in several))
+        found._keys = frozenset().union(*(one._keys for one in several))
+        return found
+
     def _in_text(self, text: str) -> int:
         found = 0
         if self._hex and len(text) >= _ID_CHARS_MIN:
@@ -49,6 +58,24 @@ class Wanted:
             return self._in_text(value.decode("utf-8"))
         except UnicodeDecodeError:
             return 0
+
+
+class Together:
+    """What several probes look for at once: a value is read for all, and for each only where it holds any of it."""
+
+    def __init__(self, each: Sequence[Wanted]) -> None:
+        self._each = tuple(each)
+        self._any = self._each[0] if len(self._each) == 1 else Wanted.of_all(self._each)
+
+    def __len__(self) -> int:
+        return len(self._each)
+
+    def count(self, value: Any) -> Sequence[tuple[int, int]]:
+        """Whose it is, by place, and how much of it a value holds; those of whom it holds any."""
+        found = self._any.count(value)
+        if not found or len(self._each) == 1:
+            return ((0, found),) if found else ()
+        return [(at, hits) for at, one in enumerate(self._each) if (hits := one.count(value))]
 
 
 def _strings_of(document: Any) -> str:

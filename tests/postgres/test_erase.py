@@ -60,7 +60,7 @@ from memory.erasure.learning import Learning
 from memory.erasure.model import Plan, Target
 from memory.erasure.reapply import reapply
 from memory.erasure.receipt import is_genuine, public_key
-from memory.erasure.wanted import Wanted
+from memory.erasure.wanted import Together, Wanted
 from memory.errors import Conflict, LeaseLost, QueueUnavailable, StoreRefused, StoreUnavailable
 from memory.ids import new_id
 from memory.keys import KeyRing
@@ -1241,7 +1241,7 @@ async def test_other_work_of_a_worker_goes_on_while_the_probe_reads(bench: Bench
 
     other = asyncio.create_task(other_work())
     scope_id = await bench.stores.write.scope_id(ada)
-    await bench.parts.probe.run(bench.stores.tenant, [scope_id], Slow([], []))
+    await bench.parts.probe.run(bench.stores.tenant, [scope_id], Together([Slow([], [])]))
     other.cancel()
     assert seen_by.total() > 1_000
     assert max(seen_by.values()) < 100, "values in one go"
@@ -2069,9 +2069,9 @@ async def test_of_many_erasures_of_one_tenant_one_is_done_before_anothers_first(
     order: list[UUID] = []
 
     class Noting(Erasing):
-        async def run(self, tenant: UUID, erasure_id: UUID, *args: Any, **keywords: Any) -> Any:
+        async def take_out(self, tenant: UUID, erasure_id: UUID, *args: Any, **keywords: Any) -> Any:
             order.append(tenant)
-            return await super().run(tenant, erasure_id, *args, **keywords)
+            return await super().take_out(tenant, erasure_id, *args, **keywords)
 
     ours, theirs = bench.stores.tenant, new_id()
     bench.postgres.psql(f"INSERT INTO tenants VALUES ('{theirs}', 'theirs', now())")
@@ -2094,10 +2094,10 @@ async def test_an_erasure_that_fails_in_an_unforeseen_way_is_in_no_others_way(
     last = await bench.ask("user", "eve", eve)
 
     class Defective(Erasing):
-        async def run(self, tenant: UUID, erasure_id: UUID, *args: Any, **keywords: Any) -> Any:
+        async def take_out(self, tenant: UUID, erasure_id: UUID, *args: Any, **keywords: Any) -> Any:
             if erasure_id == stuck:
                 raise ValueError("a defect of ours")
-            return await super().run(tenant, erasure_id, *args, **keywords)
+            return await super().take_out(tenant, erasure_id, *args, **keywords)
 
     monkeypatch.setattr(loop, "_RESTED_S", 0.05)
     erasing = asyncio.create_task(

@@ -147,7 +147,7 @@ async def test_an_older_copy_gives_them_up_as_well(bench: Bench) -> None:
     erasure_id = await bench.ask("session", "s", made.scope)
     fence = await bench.leader.lead(60)
     assert fence is not None
-    await Erasing(bench.parts).run(bench.stores.tenant, erasure_id, fence, removal_only=True)
+    await Erasing(bench.parts).take_out(bench.stores.tenant, erasure_id, fence, removal_only=True)
     assert await kept(bench) == ALL - {"ada gone"}
 
 

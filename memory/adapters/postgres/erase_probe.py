@@ -1,4 +1,5 @@
-"""The probe's way through the database: ids and hashed words in, how often they were found by place out.
+"""The probe's way through the database: ids and hashed words in, how often they were found by place out. For several
+erasures it goes that way once.
 
 Reads every column of text, JSON, bytes and ids of every table that the catalogue knows, in all scopes of the tenant. Of
 bytes, what is sealed is told by its key: sealed under a shredded one it counts as a trace, since it should be gone. Not
@@ -20,8 +21,8 @@ from memory.adapters.postgres.database import Database
 from memory.adapters.postgres.own_memory import Collection
 from memory.adapters.postgres.queries import Query
 from memory.documents import ORIGIN
-from memory.erasure.shingles import Shingles
-from memory.erasure.wanted import Wanted
+from memory.erasure.shingles import Shingles, spare
+from memory.erasure.wanted import Together
 
 _NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _OWN_TABLES: Final = frozenset({"erasures", "erasure_items", "schema_migrations"})
@@ -39,36 +40,35 @@ class DatabaseProbe:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def spare_said(self, tenant: UUID, scopes: Sequence[int], words: Shingles, made: Shingles) -> set[str]:
+    async def spare_said(
+        self, tenant: UUID, scopes: Sequence[int], words: Sequence[Shingles], made: Sequence[Shingles]
+    ) -> set[str]:
         """What the turns, files and records that are left say has another source. `made`: words that were made of turns
         ("Ana lives in Bled"), which the same words of another make again: for them memories count as a source too.
         Returns what clients call these turns: an export taken in elsewhere names its turns by their old ids.
         """
-        names: set[str] = set()
+        names, every = set[str](), [*words, *made]
         async for _, (content, source_id) in self._rows(tenant, scopes, {"turns": ["content", "source_id"]}):
-            words.said(content)
-            made.said(content)
+            spare(content, every)
             names.add(source_id)
         versions = {"memory_versions": ["content", "origin", "attributes"]}
         async for _, (content, origin, attributes) in self._rows(tenant, scopes, versions):
-            made.said(content)
-            if origin in _KEPT_BY_HAND:  # somebody's file or task says so, whoever else has
-                words.said(content)
-                words.said(str(attributes))
-                made.said(str(attributes))
+            by_hand = origin in _KEPT_BY_HAND  # somebody's file or task says so, whoever else has
+            spare(content, every if by_hand else made)
+            if by_hand:
+                spare(str(attributes), every)
         async for _, (name,) in self._rows(tenant, scopes, {"documents": ["name"]}):
-            words.said(name)
-            made.said(name)
+            spare(name, every)
         return names
 
-    async def run(self, tenant: UUID, scopes: Sequence[int], wanted: Wanted) -> Counter[str]:
-        """Traces by column."""
-        found: Counter[str] = Counter()
+    async def run(self, tenant: UUID, scopes: Sequence[int], wanted: Together) -> list[Counter[str]]:
+        """Traces of each by column."""
+        found = [Counter[str]() for _ in range(len(wanted))]
         tables = await self._tables(tenant)
         async for table, row in self._rows(tenant, scopes, tables):
             for column, value in zip(tables[table], row, strict=True):
-                if value is not None and (hits := wanted.count(value)):
-                    found[f"{table}.{column}"] += hits
+                for at, hits in wanted.count(value) if value is not None else ():
+                    found[at][f"{table}.{column}"] += hits
         return found
 
     async def _tables(self, tenant: UUID) -> dict[str, list[str]]:
