@@ -7,9 +7,11 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from memory.erasure.files import look
-from memory.erasure.shingles import Shingles, spare
+from memory.erasure.shingles import _WORD, Shingles, _words, spare
 
 
 def found(forgotten: str, other: str) -> bool:
@@ -68,6 +70,11 @@ def test_a_word_in_common_is_no_trace_of_a_sentence_without_blanks() -> None:
     wanted = Shingles()
     wanted.add("ผมอาศัยอยู่ที่กรุงเทพมหานครและทำงานเป็นวิศวกร")
     assert not wanted.found_in("เธอไปเที่ยวกรุงเทพมหานครเมื่อปีที่แล้ว")
+
+
+@given(st.text(st.characters(max_codepoint=127), max_size=80))
+def test_the_words_of_ascii_are_those_that_any_text_has(text: str) -> None:
+    assert _words(text) == _WORD.findall(text.casefold())
 
 
 def test_what_another_source_says_is_spared_for_several_as_for_each_alone() -> None:

@@ -26,6 +26,7 @@ _SPACED: Final = rf"[\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|{_LETTERS}+(?:[{_S
 _LETTERS_RUN: Final = rf"(?:(?=[{_UNSPACED}])[^\W_][{re.sub(f'[^{_UNSPACED}]', '', SIGNS)}]*){{6}}"
 _WORD: Final = re.compile(_SPACED)
 _WORD_OR_RUN: Final = re.compile(rf"(?=({_LETTERS_RUN}))[{_UNSPACED}]|{_SPACED}")
+_ASCII_WORD: Final = re.compile("[0-9a-z]+")  # the same of ASCII, in half the time: a probe reads all of a tenant
 _HAS_UNSPACED: Final = re.compile(f"[{_UNSPACED}]")
 
 
@@ -106,6 +107,8 @@ def _meets(wanted: Sequence[set[int]], words: list[str], length: int) -> bool:
 
 
 def _words(text: str) -> list[str]:
+    if text.isascii():
+        return _ASCII_WORD.findall(text.lower())
     folded = text.casefold()
     if not _HAS_UNSPACED.search(folded):
         return _WORD.findall(folded)

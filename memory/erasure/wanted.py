@@ -9,7 +9,7 @@ from uuid import UUID
 
 from memory.erasure.shingles import Shingles, holds_any
 
-_ID: Final = re.compile(r"[0-9a-f]{8}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{4}-?[0-9a-f]{12}")
+_ID: Final = re.compile(r"[0-9a-f]{8}-?(?:[0-9a-f]{4}-?){3}[0-9a-f]{12}")
 _ID_CHARS_MIN: Final = 32
 _SMALL_BYTES: Final = 128
 
