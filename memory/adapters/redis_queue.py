@@ -385,9 +385,10 @@ class RedisQueue:
         lanes = await self._known_lanes()
         with faults("depth"):
             pipe = self._client.pipeline(transaction=False)
-            for lane in lanes:
-                pipe.execute_command("EVAL", redis_scripts.STAT, 2, _key(lane), _dead_key(lane), _GROUP)
-            stats = await pipe.execute()
+            for some in [[lane] for lane in lanes] if isinstance(self._client, Cluster) else [lanes]:
+                keys = [key for lane in some for key in (_key(lane), _dead_key(lane))]
+                pipe.execute_command("EVAL", redis_scripts.STAT, len(keys), *keys, _GROUP)
+            stats = [row for rows in await pipe.execute() for row in rows]
         in_flight = sum(held for _, held, _, _ in stats)
         return QueueDepth(
             pending=sum(length for length, _, _, _ in stats) - in_flight,

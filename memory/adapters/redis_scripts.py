@@ -1,4 +1,6 @@
-"""Server-side steps of the queue and the hot state: each touches the keys of one slot and sends no envelope back."""
+"""Server-side steps of the queue and the hot state: in a cluster each is given keys of one slot; none sends an envelope
+back.
+"""
 
 from __future__ import annotations
 
@@ -58,17 +60,22 @@ end
 return gone
 """
 
-# KEYS lane, dead; ARGV group. Length, in flight, age of the oldest in ms, dead: without sending an envelope back.
+# KEYS lane, dead, and so on: in a cluster of one lane, else of all; ARGV group. Of each length, in flight, age of the
+# oldest in ms, dead: without sending an envelope back.
 STAT: Final = """
-local length = redis.call('XLEN', KEYS[1])
-local held = redis.pcall('XPENDING', KEYS[1], ARGV[1])
-local age = 0
-if length > 0 then
-  local id = redis.call('XRANGE', KEYS[1], '-', '+', 'COUNT', 1)[1][1]
-  local now = redis.call('TIME')
-  age = now[1] * 1000 + math.floor(now[2] / 1000) - tonumber(string.match(id, '^%d+'))
+local rows = {}
+for i = 1, #KEYS, 2 do
+  local length = redis.call('XLEN', KEYS[i])
+  local held = redis.pcall('XPENDING', KEYS[i], ARGV[1])
+  local age = 0
+  if length > 0 then
+    local id = redis.call('XRANGE', KEYS[i], '-', '+', 'COUNT', 1)[1][1]
+    local now = redis.call('TIME')
+    age = now[1] * 1000 + math.floor(now[2] / 1000) - tonumber(string.match(id, '^%d+'))
+  end
+  rows[#rows + 1] = {length, held.err and 0 or held[1], age, redis.call('XLEN', KEYS[i + 1])}
 end
-return {length, held.err and 0 or held[1], age, redis.call('XLEN', KEYS[2])}
+return rows
 """
 
 # KEYS dead; ARGV limit, the last entry looked at, the first. Id, exchange, tenant, reason, attempts of the newest dead
