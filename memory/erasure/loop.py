@@ -91,7 +91,7 @@ async def _all(store: EraseStore, erasing: Erasing, fence: int, said: Seldom) ->
     """Each once, whatever becomes of the others, one of each tenant before another's second; also what is asked for
     meanwhile. Whether all have ended. Raises LeaseLost.
     """
-    all_ended, tried = True, set[UUID]()
+    all_ended, tried, away = True, set[UUID](), None
     taken: dict[UUID, list[TakenOut]] = {}
     try:
         while waiting := await _of_each(store, tried):
@@ -104,10 +104,13 @@ async def _all(store: EraseStore, erasing: Erasing, fence: int, said: Seldom) ->
                 all_ended &= not stopped
                 if len(ids) == 1 or len(of_tenant) == TAKEN_OUT_MAX or _kept(taken) >= KEPT_MAX:
                     all_ended &= await _proved(erasing, tenant, taken.pop(tenant), fence, said)
-    except StoreUnavailable:  # when asked what waits: what is taken out has its words in this process only
-        for tenant, some in taken.items():
-            await _proved(erasing, tenant, some, fence, said)
-        raise
+    except StoreUnavailable as fault:  # when asked what waits
+        away = fault
+    # What is taken out has its words in this process only; of a tenant whose last one somebody else has ended, too.
+    for tenant, some in taken.items():
+        all_ended &= await _proved(erasing, tenant, some, fence, said)
+    if away is not None:
+        raise away
     return all_ended
 
 

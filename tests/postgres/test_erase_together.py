@@ -258,8 +258,9 @@ async def test_no_more_are_kept_unproved_than_may_be(
     assert passes == ([2, 1] if bound == "TAKEN_OUT_MAX" else [1, 1, 1])
 
 
-async def test_a_store_that_cannot_say_what_waits_costs_nobody_the_words(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("is_away", [True, False])
+async def test_a_store_that_cannot_say_what_waits_costs_nobody_the_words_nor_does_one_that_another_has_ended(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, is_away: bool
 ) -> None:
     """They are known to the process that has read them; asked again, it finds ids alone."""
     asked, asks = await waiting(bench), Counter[str]()
@@ -267,9 +268,11 @@ async def test_a_store_that_cannot_say_what_waits_costs_nobody_the_words(
     class Away(EraseStore):
         async def waiting(self, *args: Any, **keywords: Any) -> Any:
             asks["waiting"] += 1
-            if asks["waiting"] == 4:  # behind the first that was taken out
+            if asks["waiting"] != 4:
+                return await super().waiting(*args, **keywords)
+            if is_away:  # behind the first that was taken out
                 raise StoreUnavailable("away")
-            return await super().waiting(*args, **keywords)
+            return []
 
     monkeypatch.setattr(loop, "_RESTED_S", 0.05)
     store = Away(bench.stores.database, bench.postgres.embeddings)
