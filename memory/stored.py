@@ -94,7 +94,9 @@ class ImportItem:
 
 @dataclass(frozen=True, slots=True)
 class KnownLine:
-    """A line the store has, and how sensitive its turn is. `source_id` None: known by its digest alone."""
+    """A line the store has, how sensitive its turn is, and where that stands. `source_id` None: known by its digest
+    alone.
+    """
 
     event_id: UUID
     session_id: UUID
@@ -103,6 +105,7 @@ class KnownLine:
     line_digest: bytes | None
     sensitivity: str
     recorded_at: datetime
+    chain: Digest
 
     def came_later(self, exchange_id: UUID, now: datetime) -> bool:
         """Whether it came later than a chunk that is stored only `now`, as a dead letter is; not where a clock has

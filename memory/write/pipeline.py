@@ -199,8 +199,10 @@ class WritePath:
         session.
         """
         chain_key = await self._parts.keys.chain_key(chunk.scope.tenant)
-        named = list({line.parent for line, _ in lines if line.parent})
-        places: dict[str, Digest | None] = {"": None, **await self._parts.lines.chains_of(chunk.scope, named)}
+        places: dict[str, Digest | None] = {"": None}
+        if named := list({line.parent for line, _ in lines if line.parent}):
+            known = await self._parts.lines.known_lines(chunk.scope, named, [])
+            places |= {source_id: one.chain for source_id, one in known.by_source.items()}
         tails: dict[str, Digest | None] = {}
         turns: list[tuple[Placed, Turn]] = []
         redactors: dict[str, Redacts] = {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
@@ -52,9 +52,6 @@ class LineStore(Protocol):
 
     async def known_lines(self, scope: Scope, source_ids: Sequence[str], line_digests: Sequence[bytes]) -> KnownLines:
         """Which of these lines the scope has. Raises StoreUnavailable."""
-
-    async def chains_of(self, scope: Scope, source_ids: Sequence[str]) -> Mapping[str, Digest]:
-        """Where the turns with these source ids stand, of those that are stored. Raises StoreUnavailable."""
 
     async def session_tail(self, scope: Scope, ref: SessionRef, turns: int = 0) -> SessionTail:
         """Where the session ends, with so many of its last turns. Raises StoreUnavailable."""

@@ -33,7 +33,6 @@ SERVED = [name for name in QUERIES if name not in OWNER_ONLY and "catalogue" not
 SOME_OF_A_SCOPE = (
     "lines_by_source",
     "lines_by_digest",
-    "chains_of_sources",
     "working_state",
     "facts_to_redact",
     "procedures_to_redact",

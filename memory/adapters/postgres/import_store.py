@@ -84,15 +84,6 @@ class ImportStore:
         async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
             return await _known(tx, scope.tenant, scope_id, source_ids, line_digests)
 
-    async def chains_of(self, scope: Scope, source_ids: Sequence[str]) -> dict[str, Digest]:
-        """Where the turns with these source ids stand, of those that are stored."""
-        scope_id = await self._scopes.find(scope) if source_ids else None
-        if scope_id is None:
-            return {}
-        async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
-            found = await tx.fetch("chains_of_sources", scope.tenant, scope_id, list(map(storable, source_ids)))
-        return {row["source_id"]: Digest(row["chain"]) for row in found}
-
     async def session_tail(self, scope: Scope, ref: SessionRef, turns: int = 0) -> SessionTail:
         """Where a session ends, by its label or, where that was cleaned, its id, with so many of its last turns; number
         0 and no chain for none.
@@ -291,7 +282,7 @@ class _Storing:
             event_id = turn.event_id if stored is None else stored.event_id
             label = turn.sensitivity.value if stored is None else stored.sensitivity
             ids, identity = (event_id, item.session.session_id, turn.exchange_id), (turn.source_id, turn.line_digest)
-            now_known = KnownLine(*ids, *identity, label, self._place.now)
+            now_known = KnownLine(*ids, *identity, label, self._place.now, turn.chain)
             if turn.source_id is not None:
                 by_source[turn.source_id] = now_known
             elif turn.line_digest is not None:

@@ -2,23 +2,11 @@
 -- Which of these source ids the scope has. Each is looked up by itself: asked for together, all turns of a scope that
 -- seemed to hold next to nothing were read for each chunk (100,000: 157 ms, and now 3).
 -- $1 tenant uuid, $2 scope_id int8, $3 source_ids text[]
--- Uses: turns_source. Rows: event_id, session_id, exchange_id, source_id, line_digest, sensitivity, recorded_at.
+-- Uses: turns_source. Rows: event_id, session_id, exchange_id, source_id, line_digest, sensitivity, recorded_at, chain.
 SELECT t.*
 FROM unnest($3::text[]) AS w (source_id)
 CROSS JOIN LATERAL (
-    SELECT event_id, session_id, exchange_id, source_id, line_digest, sensitivity, recorded_at
-    FROM turns
-    WHERE tenant_id = $1 AND scope_id = $2 AND source_id = w.source_id
-    LIMIT 1) t;
-
--- name: chains_of_sources
--- Where turns stand that a conversation of an import names as what its lines stand behind; each looked up by itself.
--- $1 tenant uuid, $2 scope_id int8, $3 source_ids text[]
--- Uses: turns_source. Rows: source_id, session_id, chain.
-SELECT t.*
-FROM unnest($3::text[]) AS w (source_id)
-CROSS JOIN LATERAL (
-    SELECT source_id, session_id, chain
+    SELECT event_id, session_id, exchange_id, source_id, line_digest, sensitivity, recorded_at, chain
     FROM turns
     WHERE tenant_id = $1 AND scope_id = $2 AND source_id = w.source_id
     LIMIT 1) t;
@@ -26,11 +14,11 @@ CROSS JOIN LATERAL (
 -- name: lines_by_digest
 -- Which lines without a source id the scope has, by the digest of all of the line; each looked up by itself.
 -- $1 tenant uuid, $2 scope_id int8, $3 digests bytea[]
--- Uses: turns_line. Rows: event_id, session_id, exchange_id, source_id, line_digest, sensitivity, recorded_at.
+-- Uses: turns_line. Rows: event_id, session_id, exchange_id, source_id, line_digest, sensitivity, recorded_at, chain.
 SELECT t.*
 FROM unnest($3::bytea[]) AS w (line_digest)
 CROSS JOIN LATERAL (
-    SELECT event_id, session_id, exchange_id, source_id, line_digest, sensitivity, recorded_at
+    SELECT event_id, session_id, exchange_id, source_id, line_digest, sensitivity, recorded_at, chain
     FROM turns
     WHERE tenant_id = $1 AND scope_id = $2 AND line_digest = w.line_digest AND source_id IS NULL
     LIMIT 1) t;
