@@ -661,7 +661,7 @@ async def test_a_child_is_started_again_when_there_are_descriptors_again(tmp_pat
 def test_sums_survive_any_number_of_dead_workers_and_their_files_do_not(tmp_path: Path) -> None:
     metrics = MetricsDir(tmp_path / "metrics")
     metrics.clear()
-    for pid in range(1000, 1000 + 3 * DEAD_MAX):
+    for pid in range(5_000_000, 5_000_000 + 3 * DEAD_MAX):
         write_metric(metrics.path / f"counter_{pid}.db", "requests_total", 2.0)
         write_metric(metrics.path / f"gauge_livesum_{pid}.db", "busy", 1.0)
         metrics.reap(pid)
