@@ -18,13 +18,14 @@ import signal
 import struct
 import termios
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 COLUMNS, ROWS = 100, 30
 # What a terminal does and does not show: CSI, OSC, and the two-character escapes.
 ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_=>])")
+_PASTE, _NO_PASTE = "\x1b[?2004h", "\x1b[?2004l"  # bracketed paste: on while a line is asked for
 FORWARD = re.compile(r"\x1b\[(\d*)C")  # over a blank the cursor is moved, and nothing written
 CTRL_C, CTRL_D, ENTER, NEW_LINE, UP, TAB = "\x03", "\x04", "\r", "\n", "\x1b[A", "\t"
 
@@ -62,12 +63,14 @@ class Terminal:
             self.read_for(pause_s)
 
     def say(self, text: str, slowly: bool = False) -> None:
-        """A line and Enter, as soon as the program asks for one."""
+        """A line and Enter, as soon as the program asks for one, until it is taken: the next would be typed into it."""
         self.until_prompt()
         self.mark()
         (self.type_slowly if slowly else self.type)(text)
         self.until_shown(text[-20:])
+        at = len(self.raw)
         self.type(ENTER)
+        self._until_told("the line is not taken", lambda: _NO_PASTE in self.raw[at:])
 
     def mark(self) -> None:
         """What is waited for from now on comes behind this place."""
@@ -91,11 +94,15 @@ class Terminal:
 
     def until_prompt(self) -> None:
         """Wait until it asks for a line: whether bracketed paste is on says so."""
-        end = time.monotonic() + 30
-        while self.raw.rfind("\x1b[?2004h") <= self.raw.rfind("\x1b[?2004l"):
-            if time.monotonic() > end or not self._read(0.05):
-                raise AssertionError(f"it asks for nothing:\n{self.shown}")
+        self._until_told("it asks for nothing", lambda: self.raw.rfind(_PASTE) > self.raw.rfind(_NO_PASTE))
         self.read_for(0.05)
+
+    def _until_told(self, otherwise: str, is_told: Callable[[], bool], timeout_s: float = 30) -> None:
+        """Read until it has steered the terminal so."""
+        end = time.monotonic() + timeout_s
+        while not is_told():
+            if time.monotonic() > end or not self._read(0.05):
+                raise AssertionError(f"{otherwise}:\n{self.shown}")
 
     def read_for(self, seconds: float) -> None:
         """Read what comes meanwhile."""
