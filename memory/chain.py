@@ -29,6 +29,7 @@ _IGNORED_PARTS = frozenset({"refusal", "thinking", "reasoning"})
 _MEDIA_PARTS = ("image_url", "input_audio", "audio_url", "video_url", "file")
 _URL_FIELDS = ("url", "file_data", "data", "file_id")
 _BASE64_FIELDS = frozenset({"file_data", "data"})
+_NO_ATTACHMENTS = frozenset({"refusal", "data"})  # of parts that are kept, what stood in the text
 _UNDUMPABLE = b"undumpable"
 
 
@@ -45,10 +46,12 @@ def chain(tenant_key: bytes, messages: Iterable[object]) -> list[Digest | None]:
     return digests
 
 
-def extend(tenant_key: bytes, previous: Digest | None, message: object) -> Digest:
-    """The digest of `message` behind `previous` (None: it is the first). Meant for messages that are chained."""
+def extend(tenant_key: bytes, previous: Digest | None, message: object, told: Sequence[bytes] = ()) -> Digest:
+    """The digest of `message` behind `previous` (None: it is the first). Meant for messages that are chained. `told`:
+    its attachments, of one that has come without them.
+    """
     before = BEFORE_THE_FIRST if previous is None else previous
-    return Digest(hmac.digest(tenant_key, before + canonical_message(message), "sha256"))
+    return Digest(hmac.digest(tenant_key, before + canonical_message(message, told), "sha256"))
 
 
 def is_chained(message: object) -> bool:
@@ -59,7 +62,7 @@ def is_chained(message: object) -> bool:
     return not (isinstance(role, str) and role in _UNCHAINED_ROLES)
 
 
-def canonical_message(message: object) -> bytes:
+def canonical_message(message: object, told: Sequence[bytes] = ()) -> bytes:
     """What counts of a message, in one unambiguous encoding: every field is preceded by its length in bytes.
 
     Fields in order: role, text, attachments, tool calls, tool call id. Null, "" and absent are equal, and so are an
@@ -73,11 +76,27 @@ def canonical_message(message: object) -> bytes:
         (
             _scalar(role),
             _canonical_text(without_thought(text) if role == "assistant" else text),
-            _framed(attachments),
+            _framed((*attachments, *told)),
             _framed(_tool_calls(message.get("tool_calls"))),
             _scalar(message.get("tool_call_id")),
         )
     )
+
+
+def told_attachments(parts: Iterable[Mapping[str, object]]) -> list[bytes]:
+    """Attachments by what is kept of them: those of the message itself, where that has their bytes or an address
+    without anything that may be a credential.
+    """
+    told: list[bytes] = []
+    for part in parts:
+        digest, address = part.get("sha256"), part.get("url") or part.get("file_id")
+        if part.get("type") in _NO_ATTACHMENTS:
+            continue
+        if isinstance(digest, str):
+            told.append(b"b" + bytes.fromhex(digest))
+        elif isinstance(address, str):
+            told.append(_of_url(address))
+    return told
 
 
 def pair_digest(tenant_key: bytes, before: object, answer: object) -> Digest:

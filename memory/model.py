@@ -258,7 +258,8 @@ class ImportLine:
     """One past turn of an import, already validated. `line` is its 1-based number in the upload; `integrity` the label
     that it had where it was exported, where that is not the one of its role; `memory` why no memory in its own words is
     to be made of it: there was `none`, or it was `hidden`, and then nothing else is made of it either; `parent` the
-    `source_id` of the turn that it stands behind, "" where it opens its conversation, None for the line before it.
+    `source_id` of the turn that it stands behind, "" where it opens its conversation, None for the line before it;
+    `parts` what it held beside its words.
     """
 
     line: int
@@ -275,6 +276,7 @@ class ImportLine:
     integrity: str | None = None
     memory: str | None = None
     parent: str | None = None
+    parts: list[dict[str, Any]] | None = None
 
 
 @dataclass(frozen=True, slots=True)

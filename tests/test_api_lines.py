@@ -228,6 +228,37 @@ def test_a_parent_of_an_exported_turn_that_is_no_name_is_refused() -> None:
         read(type="turn", event_id=str(UUID(int=7)), role="user", content="x", parent=3)
 
 
+PICTURE = {"type": "image_url", "media_type": "image/png", "sha256": "0a" * 32, "bytes": 17}
+
+
+def test_what_an_exported_turn_held_beside_its_words_travels_and_makes_it_no_other_line() -> None:
+    plain: dict[str, Any] = {"role": "user", "content": "x"}
+    exported, bare = (
+        read(type="turn", event_id=str(UUID(int=7)), **plain, **more)
+        for more in ({"parts": [{**PICTURE, "unknown": []}]}, {})
+    )
+    assert Defaults("new", NOW).line(exported).parts == [PICTURE]
+    assert exported.digest == bare.digest
+    assert read(**plain, parts=3).parts is None
+
+
+@pytest.mark.parametrize(
+    ("parts", "error"),
+    [
+        ({}, "parts must be a list of at most 64 objects"),
+        ([PICTURE] * 65, "parts must be a list of at most 64 objects"),
+        (["x"], "parts must be a list of at most 64 objects"),
+        ([PICTURE, {"sha256": "0a" * 32}], r"parts\[1\] must have a type"),
+        ([{"type": "refusal", "text": 3}], r"parts\[0\] must have a type"),
+        ([{**PICTURE, "sha256": "0g" * 32}], r"parts\[0\].sha256 must have 64 hexadecimal digits"),
+        ([{**PICTURE, "bytes": -1}], r"parts\[0\].bytes must be a number of bytes"),
+    ],
+)
+def test_parts_of_an_exported_turn_that_are_none_are_refused(parts: object, error: str) -> None:
+    with pytest.raises(LineRefused, match=error):
+        read(type="turn", event_id=str(UUID(int=7)), role="user", content="x", parts=parts)
+
+
 def test_an_exported_turn_may_have_any_role_a_client_sent() -> None:
     assert read(type="turn", event_id=str(UUID(int=7)), role="function", content="").role == "function"
 

@@ -10,7 +10,18 @@ from hypothesis import strategies as st
 from openai.lib.streaming.chat import ChatCompletionStreamState
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 
-from memory.chain import BEFORE_THE_FIRST, DIGEST_BYTES, canonical_message, chain, extend, is_chained, message_text
+from memory.chain import (
+    BEFORE_THE_FIRST,
+    DIGEST_BYTES,
+    canonical_message,
+    chain,
+    extend,
+    is_chained,
+    message_text,
+    told_attachments,
+)
+from memory.write.parts import typed
+from policies.redaction import Redacted
 from proxy.wire.answer import assemble_stream, parse_body
 
 UNTIMED = settings(deadline=None)  # the machine is shared: a slow example proves nothing
@@ -261,3 +272,27 @@ def test_text_of_a_message_is_its_text_parts() -> None:
     assert message_text(user(parts)) == "a\nb\nc"
     assert message_text(user({"text": "a"})) == ""
     assert message_text("junk") == ""
+
+
+class KeepsAll:
+    def redact(self, text: str) -> Redacted:
+        return Redacted(text, ())
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64," + base64.b64encode(PNG).decode()}},
+        {"type": "image_url", "image_url": {"url": "data:image/png," + quote(PNG)}},
+        {"type": "image_url", "image_url": {"url": "https://pictures.example/cat.png"}},
+        {"image_url": "https://pictures.example/cat.png"},
+        {"type": "input_audio", "input_audio": {"data": base64.b64encode(PNG).decode(), "format": "wav"}},
+        {"type": "file", "file": {"file_id": "file-7"}},
+        {"type": "file", "file": {"file_data": base64.b64encode(PNG).decode(), "filename": "cat.png"}},
+        {"type": "refusal", "refusal": "No."},
+    ],
+)
+def test_what_is_kept_of_an_attachment_is_the_same_in_the_chain(part: dict[str, object]) -> None:
+    message = user([{"type": "text", "text": "Look."}, part])
+    kept = typed(message, KeepsAll())
+    assert extend(KEY, None, user(kept.text), told_attachments(kept.parts or ())) == extend(KEY, None, message)

@@ -176,6 +176,9 @@ class TimedStore:
     async def known_chains(self, scope: Scope, session_id: UUID, chains: Sequence[Digest]) -> Mapping[Digest, UUID]:
         return await self.clock.drive("look up", _of(self.inner.known_chains(scope, session_id, chains)))
 
+    async def take_places(self, scope: Scope, session_id: UUID, places: Mapping[Digest, Digest]) -> None:
+        await self.clock.drive("store", _of(self.inner.take_places(scope, session_id, places)))
+
     async def session_of_chains(self, scope: Scope, digests: Sequence[Digest]) -> Mapping[bytes, SessionRef]:
         return await self.clock.drive("look up", _of(self.inner.session_of_chains(scope, digests)))
 

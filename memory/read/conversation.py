@@ -18,7 +18,7 @@ from itertools import islice
 from typing import Final, Protocol
 from uuid import UUID
 
-from memory.chain import DIGEST_BYTES, Digest
+from memory.chain import DIGEST_BYTES, Digest, message_text
 from memory.errors import MemoryProxyFault
 from memory.ids import keyed_id, new_id
 from memory.model import Scope, SessionRef
@@ -41,6 +41,8 @@ WITHDRAWN: Final = b"-"
 ANSWERS_LOOKED_UP_MAX: Final = 32
 # The store is waited for so long where Redis knows a part of the history: half of what `ledger.deadline_ms` gives.
 STORE_S: Final = 0.06
+# A longer history that nobody knows is not looked for here among what was imported: to redact this takes some 15 ms.
+COPIED_CHARACTERS_MAX: Final = 32_768
 # Branches of a conversation of which it is known from which message on they are sent.
 CUTS_KNOWN: Final = 8
 # Erasures that are told apart: what began before them counts as erased.
@@ -146,12 +148,20 @@ class ChainStore(Protocol):
         """Sessions of this very scope by chain digest, the latest where several have it. Raises StoreUnavailable."""
 
 
+class CopiedChain(Protocol):
+    """The chain of messages in the words that an export has of them."""
+
+    def __call__(self, chain_key: bytes, messages: Sequence[object]) -> Sequence[Digest]:
+        """A place for each of these messages, all of which are chained."""
+
+
 class Conversations:
     """Finds and remembers conversations."""
 
-    def __init__(self, hot: HotState, store: ChainStore) -> None:
+    def __init__(self, hot: HotState, store: ChainStore, copied: CopiedChain | None = None) -> None:
         self._hot = hot
         self._store = store
+        self._copied = copied
         self._answers = AnswersAtHand()
         self._erasures = 0
         self._erased: deque[tuple[UUID, frozenset[int]]] = deque(maxlen=ERASURES_KNOWN)
@@ -178,6 +188,8 @@ class Conversations:
             digests = with_kept(digests, left.digests, hot.ledger if hot else {})
         unknown = named is None and hot is not None and hot.opening is None and _is_unknown(asked.answers, hot)
         session, fault = await self._choose(scope, scope_key(chain_key, scope), named, asked.answers, hot)
+        if session is None and not fault and asked.answers:
+            session, fault = await self._of_a_copy(scope, chain_key, messages, digests)
         if session is None and not fault and asked.answers:
             begun = await self._begun(scope, chain_key, messages, digests, asked)
             hot, session = (begun, begun.opening) if begun is not None else (hot, None)
@@ -325,6 +337,21 @@ class Conversations:
         begun = await self._ask_hot(scope, chain_key, replace(asked, answers=(), opening=opening))
         return begun if begun is not None and begun.opening is not None and not begun.opening_continued else None
 
+    async def _of_a_copy(
+        self, scope: Scope, chain_key: bytes, messages: Sequence[object], digests: Sequence[Digest | None]
+    ) -> tuple[SessionRef | None, bool]:
+        """The conversation that was imported with these answers, whose words an export had redacted; and whether that
+        could not be known. Of one that is not found here the write path knows it.
+        """
+        sent = [message for message, digest in zip(messages, digests, strict=True) if digest is not None]
+        if self._copied is None or sum(map(_characters, sent)) > COPIED_CHARACTERS_MAX:
+            return None, False
+        chain = await asyncio.to_thread(self._copied, chain_key, sent)
+        answers = [one for one, message in zip(chain, sent, strict=True) if _role(message) == "assistant"]
+        known, fault = await self._ask_store(scope, answers[-ANSWERS_LOOKED_UP_MAX:], {}, None)
+        found = _longest(answers, known)
+        return (known[found] if found else None), fault
+
     async def _ask_hot(self, scope: Scope, chain_key: bytes, asked: Asked) -> Hot | None:
         try:
             return await self._hot.find(scope, scope_key(chain_key, scope), asked)
@@ -428,6 +455,11 @@ def _opening_digest(messages: Sequence[object], digests: Sequence[Digest | None]
             break
         last = digest if digest is not None else last
     return last
+
+
+def _characters(message: object) -> int:
+    calls = message.get("tool_calls") if isinstance(message, dict) else None
+    return len(message_text(message)) + (len(str(calls)) if calls else 0)
 
 
 def _role(message: object) -> object:

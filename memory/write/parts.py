@@ -42,6 +42,7 @@ _WRAPPED: Final = re.compile(
     r"(?<![A-Za-z0-9+/])((?:[A-Za-z0-9+/]{60,76}\r?\n){15,}[A-Za-z0-9+/]{0,76}={0,2})", re.ASCII
 )
 _HEX: Final = frozenset("0123456789abcdefABCDEF")
+_WORDS: Final = frozenset({"name", "url", "file_id", "text"})
 Part = dict[str, Any]
 
 
@@ -77,6 +78,17 @@ def said_in(message: Mapping[str, Any]) -> str:
     """The text of a message as it goes to redaction, without what the model thought before it."""
     text = storable(message_text(message))
     return without_thought(text) if message.get("role") == "assistant" else text
+
+
+def told_again(parts: Sequence[Part], redactor: Redacts) -> list[Part]:
+    """Parts that another store has told, as this one would."""
+    return [
+        {
+            name: redactor.redact(storable(value)).text if name in _WORDS and isinstance(value, str) else value
+            for name, value in part.items()
+        }
+        for part in parts
+    ]
 
 
 def cut_binaries(text: str) -> tuple[str, list[Part]]:

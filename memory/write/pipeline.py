@@ -36,6 +36,7 @@ from memory.read.conversation import session_ref
 from memory.seldom import Seldom
 from memory.stored import Digests, ImportItem
 from memory.telemetry import event
+from memory.write.copied import Kept, kept, recognised, unknown_history
 from memory.write.embedding import embedded, ending
 from memory.write.facts import spoken
 from memory.write.homing import at_home
@@ -94,8 +95,9 @@ class WritePath:
             captured = payload.unpack_captured(await self._records.opened(delivery))
             chain_key = await self._parts.keys.chain_key(captured.scope.tenant)
             captured = await at_home(self._parts.store, captured, chain_key)
+            captured, messages, known = await self._recognised(captured, chain_key)
         tokens = await self._tokens(captured.scope)
-        fresh, earlier = await self._fresh_turns(captured, tokens)
+        fresh, earlier = await self._fresh_turns(captured, messages, known, tokens)
         turns = as_sensitive_as_given(fresh, captured.retrieval)
         held = await self._held_back(turns)
         told = await self._told_before(captured, turns)
@@ -179,8 +181,8 @@ class WritePath:
             tokens=tuple(tokens.kept.values()) if tokens else (),
         )
         not_stored = {one.line for one in failed}
-        kept = [item for item in items if item.line not in not_stored]
-        self._count([item.turn for item in kept], [one for item in kept for one in item.memories], done)
+        stored = [item for item in items if item.line not in not_stored]
+        self._count([item.turn for item in stored], [one for item in stored for one in item.memories], done)
         await self._announce(chunk.scope, done)
 
     async def _fresh_lines(self, chunk: ImportChunk) -> list[tuple[ImportLine, bool]]:
@@ -280,16 +282,35 @@ class WritePath:
                 redactor = parts.borders.beside(redactor, texts)
         return redactor
 
+    async def _recognised(
+        self, captured: Captured, chain_key: bytes
+    ) -> tuple[Captured, list[Message], Mapping[Digest, UUID]]:
+        """The exchange, its messages, and which of these its session has: one that goes on in a copy is of that."""
+        store, scope, messages = self._parts.store, captured.scope, messages_of(captured, chain_key)
+        chains = [message.chain for message in messages]
+        known = await store.known_chains(scope, captured.session.session_id, chains)
+        sent = unknown_history(captured, messages, known)
+        words = await asyncio.to_thread(self._as_kept, sent) if sent else ()
+        session = await recognised(store, captured, sent, known, chain_key, words) if words else None
+        if session is not None:
+            captured = replace(captured, session=session)
+            known = await store.known_chains(scope, session.session_id, chains)
+        return captured, messages, known
+
+    def _as_kept(self, messages: Sequence[Message]) -> list[Kept]:
+        redactor = self._redactor([[said_in(message.value) for message in messages]], None)
+        return kept([message.value for message in messages], redactor)
+
     async def _fresh_turns(
-        self, captured: Captured, tokens: SubjectTokens | None
+        self,
+        captured: Captured,
+        messages: Sequence[Message],
+        known: Mapping[Digest, UUID],
+        tokens: SubjectTokens | None,
     ) -> tuple[tuple[Turn, ...], list[Spoken]]:
         """The turns this exchange adds, clean, and what was said last before them. A history that the client sent again
         adds nothing.
         """
-        chain_key = await self._parts.keys.chain_key(captured.scope.tenant)
-        messages = messages_of(captured, chain_key)
-        chains = [message.chain for message in messages]
-        known = await self._parts.store.known_chains(captured.scope, captured.session.session_id, chains)
         fresh = [message for message in messages if message.chain not in known]
         first = next((at for at, message in enumerate(messages) if message.chain not in known), 0)
         around = messages[max(0, first - REACH_MESSAGES) :]  # half a secret may stand in what was said before

@@ -25,8 +25,8 @@ from memory.model import (
 from memory.ports import Embedder, LanguageDetector, TokenCounter
 from memory.stored import Digests, ImportItem, KnownLines, SessionTail
 from memory.telemetry import Metrics
+from memory.write.copied import Copies
 from memory.write.facts import FindsFacts
-from memory.write.homing import Homes
 from memory.write.parts import Redacts
 from memory.write.personal import Keeps
 from memory.write.procedures import no_procedures
@@ -37,7 +37,7 @@ from memory.write.windows import TextTokenizer
 from policies.lifetime import DaysOf
 
 
-class ExchangeStore(Homes, Protocol):
+class ExchangeStore(Copies, Protocol):
     """Where exchanges are written."""
 
     async def chains_elsewhere(self, scope: Scope, session_id: UUID, chains: Sequence[Digest]) -> Set[bytes]:

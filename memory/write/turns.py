@@ -15,12 +15,13 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from memory.chain import Digest, extend, is_chained, message_text
+from memory.chain import Digest, extend, is_chained, message_text, told_attachments
 from memory.ids import derived_id
 from memory.json_spans import is_true
 from memory.model import Captured, ImportChunk, ImportLine, Origin, Retrieval, Turn
 from memory.ports import LanguageDetector, TokenCounter
-from memory.write.parts import Redacts, called, calls_of, clean_short, said_in, typed
+from memory.write.parts import PARTS_MAX, Part, Redacts, called, calls_of, clean_short, said_in, told_again, typed
+from memory.write.personal import TOKEN
 from policies.labels import Integrity, Sensitivity, derived_integrity, derived_sensitivity, integrity_of_role
 from policies.text import storable
 
@@ -162,6 +163,7 @@ def turn_of_line(
 ) -> Turn:
     """The clean turn of one import line."""
     said = typed({"role": line.role, "content": line.content, "tool_calls": line.tool_calls}, redactor)
+    beside = [*told_again(line.parts or (), redactor), *(said.parts or ())]
     origin: Origin = "import"
     of_role = integrity_of_role(line.role, imported=True, trusted_import=chunk.trusted)
     return Turn(
@@ -184,7 +186,7 @@ def turn_of_line(
         token_count=counter.count(said.text),
         occurred_at=line.occurred_at,
         language=languages.detect(said.text),
-        parts=said.parts,
+        parts=beside[:PARTS_MAX] or None,
     )
 
 
@@ -208,9 +210,28 @@ def place_of_line(line: ImportLine, chain_key: bytes, tail: Digest | None) -> tu
         "tool_call_id": line.tool_call_id,
     }
     if is_chained(message):
-        return tail, extend(chain_key, tail, message)
+        return tail, extend(chain_key, tail, _without_tokens(message), told_attachments(line.parts or ()))
     beside = extend(chain_key, tail, {"role": line.role, "content": line.line_digest.hex()})
     return beside, extend(chain_key, beside, message)
+
+
+def as_exported(value: Mapping[str, Any], redactor: Redacts) -> tuple[Mapping[str, Any], list[Part]]:
+    """A message as a line of an export would have it, and what stands beside its words."""
+    said = typed(value, redactor)
+    message = {
+        "role": _role(value),
+        "content": said.text,
+        "tool_calls": said.tool_calls,
+        "tool_call_id": _clean(value.get("tool_call_id"), redactor),
+    }
+    return _without_tokens(message), said.parts or []
+
+
+def _without_tokens(message: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The same where a mask stands for each token: another store has others for the same values."""
+    if "[kept:" not in (dumped := json.dumps(message)):
+        return message
+    return _mapping(json.loads(TOKEN.sub(r"[redacted:\1]", dumped)))
 
 
 def _said_in(line: ImportLine) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import codecs
 import hashlib
 import json
+import re
 import unicodedata
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -61,6 +62,10 @@ EXPORT_MEMBERS: Final = frozenset(
     }
 )
 _OF_ANY_LINE: Final = frozenset({"tool_calls", "tool_call_id", "sensitivity", "parent"})
+PARTS_MAX: Final = 64
+PART_CHARS_MAX: Final = 16_384  # what is kept of one is cut shorter, and a secret's place may be longer than the secret
+_PART_WORDS: Final = ("type", "media_type", "name", "file_id", "url", "text", "sha256")
+_SHA256: Final = re.compile(r"[0-9a-f]{64}")
 TOO_LONG: Final = f"the line is longer than {LINE_BYTES_MAX} bytes"
 
 
@@ -128,7 +133,7 @@ class LineCutter:
 class Given:
     """One turn as its line gives it. `event_id` and `seq` are set on a line that `export` wrote, `integrity` where that
     says another label than the role's, `memory` where that says that none is to be made of it, and `parent` where that
-    says behind which turn it stands, or "": behind none.
+    says behind which turn it stands, or "": behind none; `parts` is what it says stood beside the words.
     """
 
     line: int
@@ -147,6 +152,7 @@ class Given:
     integrity: str | None = None
     memory: str | None = None
     parent: str | None = None
+    parts: list[dict[str, Any]] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,6 +212,7 @@ def read_line(raw: RawLine) -> Given | Derived | Record:
         integrity=_integrity(value.get("integrity"), role) if event_id else None,
         memory=_memory(value.get("memory")) if event_id else None,
         parent=_parent(value) if event_id else None,
+        parts=_parts(value.get("parts")) if event_id else None,
     )
     return _with_digest(given, value)
 
@@ -237,6 +244,7 @@ class Defaults:
             integrity=given.integrity,
             memory=given.memory,
             parent=given.parent,
+            parts=given.parts,
         )
 
 
@@ -341,6 +349,27 @@ def _parent(value: dict[str, Any]) -> str | None:
     if "parent" not in value:
         return None
     return _text(value, "parent", chars_max=SOURCE_ID_CHARS_MAX) or ""
+
+
+def _parts(value: object) -> list[dict[str, Any]] | None:
+    """What an export says stood beside the words: an image by its digest or address, a refusal."""
+    if value is None:
+        return None
+    if not isinstance(value, list) or len(value) > PARTS_MAX or not all(isinstance(one, dict) for one in value):
+        raise LineRefused(f"parts must be a list of at most {PARTS_MAX} objects")
+    return [_part(one, f"parts[{index}]") for index, one in enumerate(value)] or None
+
+
+def _part(value: dict[str, Any], where: str) -> dict[str, Any]:
+    part = {name: value[name] for name in _PART_WORDS if value.get(name) is not None}
+    if "type" not in part or not all(isinstance(one, str) and len(one) <= PART_CHARS_MAX for one in part.values()):
+        raise LineRefused(f"{where} must have a type, and its words at most {PART_CHARS_MAX} characters each")
+    if "sha256" in part and not _SHA256.fullmatch(part["sha256"]):
+        raise LineRefused(f"{where}.sha256 must have 64 hexadecimal digits")
+    size = value.get("bytes")
+    if size is not None and not (type(size) is int and 0 <= size < 2**63):
+        raise LineRefused(f"{where}.bytes must be a number of bytes")
+    return part if size is None else {**part, "bytes": size}
 
 
 def _time(value: object) -> datetime | None:

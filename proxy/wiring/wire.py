@@ -61,6 +61,7 @@ from memory.read.working import WorkingContexts
 from memory.serving import ModelMoved, write_note
 from memory.telemetry import Metrics
 from memory.working_wiring import working_contexts
+from memory.write.copied import copied_chain
 from proxy.api.keeps_checkpoints import CheckpointParts
 from proxy.api.own import OwnApi, OwnParts
 from proxy.api.queue import WithBackground
@@ -259,7 +260,7 @@ def _reading(base: Base, reranker: CrossEncoder | None) -> Reading:
         load=load,
         queries=queries,
         answers=answers,
-        conversations=Conversations(hot_state, reads),
+        conversations=Conversations(hot_state, reads, partial(copied_chain, law.redactor)),
         ledgers=Ledgers(
             hot_state,
             reads,

@@ -427,6 +427,28 @@ async def test_what_is_withdrawn_never_comes_back_and_another_attempt_is_given_s
     assert found == {placed.chain: b"more" if anew else WITHDRAWN}
 
 
+@pytest.mark.parametrize(("name", "index"), [("take_places", "_chain_key"), ("stand_behind", "turns_siblings")])
+async def test_a_turn_of_a_copy_is_looked_up_by_its_place(postgres: TestDatabase, name: str, index: str) -> None:
+    async with stores(postgres) as made:
+        await made.write.commit(exchange(made.scope(), "s", 0), now=T0)
+        postgres.psql(
+            """
+            SET session_replication_role = replica;
+            INSERT INTO turns
+                SELECT (jsonb_populate_record(t, jsonb_build_object('event_id', md5(n::text)::uuid, 'seq', n + 9,
+                    'chain', '\\x' || encode(sha256(n::text::bytea), 'hex'), 'source_id', n))).*
+                FROM turns t, generate_series(1, 3000) n WHERE t.event_id = (SELECT event_id FROM turns LIMIT 1);
+            ANALYZE turns
+            """
+        )
+        query, scope_id = made.database.queries[name], await made.write.scope_id(made.scope())
+        session_id = UUID(postgres.psql("SELECT session_id FROM sessions").strip())
+        asked = [made.tenant, session_id, [digest("a")], [digest("b")]]
+        async with made.database.transaction(made.tenant, [scope_id]) as tx:
+            plan = [row[0] for row in await tx.fetch(replace(query, sql=f"EXPLAIN {query.sql}"), *asked)]
+    assert any(index in line for line in plan) and not any("Seq Scan on turns" in line for line in plan), plan
+
+
 @pytest.mark.parametrize("name", ["session_of_chains", "session_that_went_on", "chains_elsewhere"])
 async def test_a_position_is_looked_up_where_one_of_many_scopes_holds_most_turns(
     postgres: TestDatabase, name: str

@@ -7,7 +7,7 @@ Raises StoreUnavailable, after which the same commit may be tried again.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
@@ -63,6 +63,18 @@ class WriteStore:
         async with self._database.transaction(scope.tenant, [scope_id], read_only=True, generic=True) as tx:
             found = await tx.fetch("chains_known", scope.tenant, [session_id] * len(chains), list(chains))
         return {Digest(row["chain"]): row["event_id"] for row in found}
+
+    async def take_places(self, scope: Scope, session_id: UUID, places: Mapping[Digest, Digest]) -> None:
+        """Put imported turns of a session from these positions to those, and what stands behind them."""
+        scope_id = await self._scopes.ensure(scope)
+        moved = (scope.tenant, session_id, list(places), list(places.values()))
+        async with self._database.transaction(scope.tenant, [scope_id]) as tx:
+            await tx.fetch("lock_sessions", scope.tenant, [session_id])
+            if taken := [row["taken"] for row in await tx.fetch("take_places", *moved)]:
+                sent = {to: at for at, to in places.items()}
+                behind = ([sent[one] for one in taken], taken)
+                await tx.run("stand_behind", scope.tenant, session_id, *behind)
+                await tx.run("end_at", scope.tenant, session_id, *behind)
 
     async def session_of_chains(self, scope: Scope, digests: Sequence[Digest]) -> dict[bytes, SessionRef]:
         """Sessions of this very scope by chain digest, the latest where several have it."""

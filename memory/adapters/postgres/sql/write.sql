@@ -116,6 +116,35 @@ CROSS JOIN LATERAL (
     WHERE tenant_id = $1 AND session_id = w.session_id AND chain = w.chain
     LIMIT 1) t;
 
+-- name: take_places
+-- Imported turns of a session that stand where their redacted words have put them, put where their client's messages
+-- stand. The arrays go pairwise.
+-- $1 tenant uuid, $2 session_id uuid, $3 from bytea[], $4 to bytea[]
+-- Uses: turns_tenant_id_session_id_chain_key. Rows: taken.
+UPDATE turns t
+SET chain = w.taken
+FROM unnest($3::bytea[], $4::bytea[]) AS w (chain, taken)
+WHERE t.tenant_id = $1 AND t.session_id = $2 AND t.chain = w.chain AND t.origin = 'import'
+RETURNING w.taken;
+
+-- name: stand_behind
+-- What stands behind turns that were put elsewhere stands behind them still. The arrays go pairwise.
+-- $1 tenant uuid, $2 session_id uuid, $3 from bytea[], $4 to bytea[]
+-- Uses: turns_siblings. Rows: none.
+UPDATE turns t
+SET parent_chain = w.taken
+FROM unnest($3::bytea[], $4::bytea[]) AS w (chain, taken)
+WHERE t.tenant_id = $1 AND t.session_id = $2 AND t.parent_chain = w.chain;
+
+-- name: end_at
+-- A session that ends with a turn that was put elsewhere ends there. The arrays go pairwise.
+-- $1 tenant uuid, $2 session_id uuid, $3 from bytea[], $4 to bytea[]
+-- Uses: sessions_pkey. Rows: none.
+UPDATE sessions s
+SET tip_chain = w.taken
+FROM unnest($3::bytea[], $4::bytea[]) AS w (chain, taken)
+WHERE s.tenant_id = $1 AND s.session_id = $2 AND s.tip_chain = w.chain;
+
 -- name: chains_elsewhere
 -- Which of these chain positions another session of the scope has. Each is looked up by itself, as in session_of_chains.
 -- $1 tenant uuid, $2 scope_id int8, $3 session_id uuid, $4 chains bytea[]
