@@ -11,7 +11,7 @@ from typing import Literal
 from uuid import UUID
 
 from memory.audit import Note
-from memory.model import Candidate, NewMemory, Reason
+from memory.model import Candidate, NewMemory, Reason, Times
 from policies.checkpoint import Part, Section
 
 PartState = Literal["", "hidden", "quarantined", "rejected", "superseded", "expired"]
@@ -39,6 +39,7 @@ class NewCheckpoint:
     session_id: UUID | None
     parts: tuple[NewPart, ...]
     tokens: int
+    times: Times | None = None
 
 
 @dataclass(frozen=True, slots=True)

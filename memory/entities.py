@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
 
-from memory.model import NewMemory
+from memory.model import NewMemory, Times
 from policies.entity import USER, Told, Type, formerly_plain, link_in, plain, told_of
 
 Happening = Literal["learnt", "added", "changed", "merged", "took", "split", "gave", "deleted", "undeleted"]
@@ -25,6 +25,7 @@ class NewEntity:
     told: Told
     memory: NewMemory
     namesake: bool = False
+    times: Times | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +64,7 @@ class NewRelationship:
     memory: NewMemory
     valid_from: datetime | None
     valid_to: datetime | None
+    times: Times | None = None
 
 
 @dataclass(frozen=True, slots=True)

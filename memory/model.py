@@ -259,7 +259,7 @@ class ImportLine:
     that it had where it was exported, where that is not the one of its role; `memory` why no memory in its own words is
     to be made of it: there was `none`, or it was `hidden`, and then nothing else is made of it either; `parent` the
     `source_id` of the turn that it stands behind, "" where it opens its conversation, None for the line before it;
-    `parts` what it held beside its words.
+    `parts` what it held beside its words; `model` who gave an answer.
     """
 
     line: int
@@ -277,6 +277,7 @@ class ImportLine:
     memory: str | None = None
     parent: str | None = None
     parts: list[dict[str, Any]] | None = None
+    model: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -335,6 +336,14 @@ class Spoken:
 
 
 TombstoneKind = Literal["user", "project", "session", "memory", "source", "content", "chain"]
+
+
+@dataclass(frozen=True, slots=True)
+class Times:
+    """When a record was made and last changed, where that was in another store."""
+
+    created_at: datetime
+    changed_at: datetime
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,7 +156,7 @@ def _scope(raw: dict[str, Any]) -> Scope:
 
 def _packed_line(line: ImportLine) -> dict[str, Any]:
     raw: dict[str, Any] = _plain(line)
-    for rare in ("integrity", "memory", "parent", "parts"):  # a worker of an older version knows no such field
+    for rare in ("integrity", "memory", "parent", "parts", "model"):  # a worker of an older version knows no such field
         if raw[rare] is None:
             del raw[rare]
     return raw

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from memory.model import NewMemory
+from memory.model import NewMemory, Times
 
 DESCRIPTION = "description"
 """The member of its memory's attributes that holds what the user added to the facets in words of his own."""
@@ -22,6 +22,7 @@ class NewPersona:
     name: str
     facets: Mapping[str, str]
     memory: NewMemory
+    times: Times | None = None
 
 
 @dataclass(frozen=True, slots=True)

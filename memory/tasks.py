@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
-from memory.model import NewMemory
+from memory.model import NewMemory, Times
 from policies.task import Status
 
 WORDS = ("title", "notes", "input", "output")
@@ -35,6 +35,7 @@ class NewTask:
     needs: frozenset[UUID]
     checkpoint_id: UUID | None = None
     as_it_stood: bool = False
+    times: Times | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -165,11 +165,12 @@ def test_import_lines_come_back_as_they_went_in() -> None:
     chunk = ImportChunk(new_id(), new_id(), 3, SCOPE, True, "update", NOW, (line,))
     assert payload.unpack_import(payload.pack_import(chunk)) == chunk
     assert (
-        not {"integrity", "memory", "parent", "parts"}
+        not {"integrity", "memory", "parent", "parts", "model"}
         & head_of(zlib.decompress(payload.pack_import(chunk)))["lines"][0].keys()
     )
     imported = replace(
-        chunk, lines=(replace(line, integrity="imported", memory="hidden", parent="", parts=[{"type": "file"}]),)
+        chunk,
+        lines=(replace(line, integrity="imported", memory="hidden", parent="", parts=[{"type": "file"}], model="m"),),
     )
     assert payload.unpack_import(payload.pack_import(imported)) == imported
 

@@ -181,7 +181,7 @@ def turn_of_line(
         origin=origin,
         integrity=derived_integrity((of_role, Integrity(line.integrity))) if line.integrity else of_role,
         sensitivity=Sensitivity(line.sensitivity),
-        model=None,
+        model=_clean(line.model, redactor) if line.role == "assistant" else None,
         redactions=said.redactions,
         token_count=counter.count(said.text),
         occurred_at=line.occurred_at,

@@ -92,8 +92,9 @@ class EntityCalls:
         require_writable(holder, Item(caller.scope.tenant, Sensitivity.PUBLIC), "scope")
         told = Told(asked.name, asked.type, asked.aliases, asked.properties, asked.facets, asked.notes)
         entity_id = here.entity_id if here else copy.record_id if copy else new_id()
-        new = await self._new(caller, entity_id, told, asked.sensitivity, namesake=asked.namesake)
-        new = replace(new, memory=copy.memory(new.memory)) if copy else new
+        then = copy.said_by(caller) if copy else caller
+        new = await self._new(then, entity_id, told, asked.sensitivity, namesake=asked.namesake)
+        new = replace(new, memory=copy.memory(new.memory), times=copy.times) if copy else new
         subject = await self._parts.keys.subject_id(caller.scope.tenant, caller.scope.user)
         what, seen = ("change" if here else "add"), _seen_by(caller, holder)
         store, by, at = self._parts.entities, caller.actor, caller.now
@@ -238,11 +239,11 @@ class EntityCalls:
         ends_said = {"source": source.name, "type": asked.type, "target": target.name}
         kept = {"relationship": {"properties": properties, **ends_said}}
         level = max(asked.sensitivity, source.sensitivity, target.sensitivity, key=_level)
-        memory = await self._memory(caller, text, level, kept)
+        memory = await self._memory(copy.said_by(caller) if copy else caller, text, level, kept)
         ends = (source.entity_id, asked.type, target.entity_id)
         memory = copy.memory(memory) if copy else memory
         tie_id = copy.record_id if copy else new_id()
-        new = NewRelationship(tie_id, *ends, memory, asked.valid_from, asked.valid_to)
+        new = NewRelationship(tie_id, *ends, memory, asked.valid_from, asked.valid_to, copy.times if copy else None)
         subject = await self._parts.keys.subject_id(caller.scope.tenant, caller.scope.user)
         note = _note(caller, "relate", [source.entity_id, target.entity_id])
         seen = _seen_by(caller, await self._holder(caller))

@@ -127,6 +127,7 @@ def persona_line(one: Persona) -> Line:
         sensitivity=one.sensitivity,
         memory_id=str(one.memory_id),
         created_at=to_rfc3339(one.created_at),
+        changed_at=to_rfc3339(one.changed_at),
     )
 
 
@@ -150,6 +151,7 @@ def entity_line(one: Entity) -> Line:
         sensitivity=one.sensitivity,
         memory_id=str(one.card_id or one.named_by[0]),
         created_at=to_rfc3339(one.created_at),
+        changed_at=to_rfc3339(one.changed_at),
     )
 
 
@@ -187,6 +189,7 @@ def task_line(one: Task, session: str | None, checkpoint: str | None) -> Line:
         sensitivity=one.sensitivity,
         memory_id=str(one.memory_id),
         created_at=to_rfc3339(one.created_at),
+        changed_at=to_rfc3339(one.changed_at),
     )
 
 
@@ -204,9 +207,16 @@ def checkpoint_line(one: Checkpoint, parts: list[StoredPart], session: str | Non
         }
         for part in parts
     ]
-    created_at = to_rfc3339(one.row.created_at)
     row = one.row
-    return _line("checkpoint", row.checkpoint_id, name=row.name, session=session, parts=said, created_at=created_at)
+    return _line(
+        "checkpoint",
+        row.checkpoint_id,
+        name=row.name,
+        session=session,
+        parts=said,
+        created_at=to_rfc3339(row.created_at),
+        changed_at=to_rfc3339(row.changed_at),
+    )
 
 
 def _line(kind: str, record_id: Any, **members: Any) -> Line:

@@ -133,7 +133,8 @@ class LineCutter:
 class Given:
     """One turn as its line gives it. `event_id` and `seq` are set on a line that `export` wrote, `integrity` where that
     says another label than the role's, `memory` where that says that none is to be made of it, and `parent` where that
-    says behind which turn it stands, or "": behind none; `parts` is what it says stood beside the words.
+    says behind which turn it stands, or "": behind none; `parts` is what it says stood beside the words,
+    and `model` who answered.
     """
 
     line: int
@@ -153,6 +154,7 @@ class Given:
     memory: str | None = None
     parent: str | None = None
     parts: list[dict[str, Any]] | None = None
+    model: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +215,7 @@ def read_line(raw: RawLine) -> Given | Derived | Record:
         memory=_memory(value.get("memory")) if event_id else None,
         parent=_parent(value) if event_id else None,
         parts=_parts(value.get("parts")) if event_id else None,
+        model=_text(value, "model", chars_max=256, empty_is_none=True) if event_id else None,
     )
     return _with_digest(given, value)
 
@@ -245,6 +248,7 @@ class Defaults:
             memory=given.memory,
             parent=given.parent,
             parts=given.parts,
+            model=given.model,
         )
 
 

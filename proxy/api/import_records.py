@@ -26,7 +26,7 @@ from policies.gate import Item, filter_write
 from policies.labels import Integrity, Sensitivity
 from proxy.api.asking import Caller, holder_for, session_named, validated
 from proxy.api.conversation_parts import Words
-from proxy.api.copies import Copy, copy_of
+from proxy.api.copies import Copy, copy_of, times_in
 from proxy.api.entities import EntityCalls
 from proxy.api.import_edits import FORGOTTEN, EditTaker
 from proxy.api.import_lines import EDITED_TYPE, LineRefused, NotYet, Record
@@ -166,7 +166,8 @@ class RecordTaker:
         subject = await self._parts.keys.subject_id(caller.scope.tenant, caller.scope.user)
         names = {"checkpoint": new.name}
         note = noted(caller.scope.tenant, caller.actor, "checkpoint.save", names=names, at=caller.now)
-        await store.save(caller.scope, subject, replace(new, parts=parts), now=caller.now, note=note)
+        new = replace(new, parts=parts, times=times_in(line.created_at, line.changed_at, caller.now))
+        await store.save(caller.scope, subject, new, now=caller.now, note=note)
         await self._parts.tells.changed(caller.scope)
         self._parts.metrics.checkpoints.labels("saved").inc()
 
@@ -187,7 +188,8 @@ class RecordTaker:
             raise LineRefused(FORGOTTEN)
         known = await self._parts.records.memory_labels(scope, [memory_id, copy.memory_id])
         self._copies[memory_id] = copy.memory_id
-        return None if known else replace(copy, unless=unless)
+        times = times_in(line.created_at, line.changed_at, self._caller.now)
+        return None if known else replace(copy, unless=unless, times=times)
 
     async def _unless(self, ids: Sequence[UUID], session: str | None, happened: datetime | None) -> Unless:
         label = self._caller.kept(session) if session is not None else None

@@ -67,8 +67,9 @@ class PersonaCalls:
         holder = await holder_for(caller, self._parts.keys)
         require_writable(holder, Item(caller.scope.tenant, Sensitivity.PUBLIC), "scope")
         sensitivity = Sensitivity(asked.sensitivity)
-        new = await self._made(caller, name, asked.facets, asked.description, asked.interests, sensitivity)
-        new = replace(new, memory=copy.memory(new.memory)) if copy else new
+        then = copy.said_by(caller) if copy else caller
+        new = await self._made(then, name, asked.facets, asked.description, asked.interests, sensitivity)
+        new = replace(new, memory=copy.memory(new.memory), times=copy.times) if copy else new
         subject = await self._parts.keys.subject_id(caller.scope.tenant, caller.scope.user)
         note = _note(caller, "save", name)
         made = await self._parts.personas.save(caller.scope, subject, new, now=caller.now, note=note)

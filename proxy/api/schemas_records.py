@@ -39,6 +39,7 @@ class _Exported(Asked):
     id: Id
     memory_id: Id
     created_at: Moment | None = None
+    changed_at: Moment | None = None
 
 
 class PersonaLine(PersonaAsked, _Exported):
@@ -138,3 +139,4 @@ class CheckpointLine(Asked):
     session: str | None = Field(default=None, min_length=1, max_length=256)
     parts: list[PartLine] = Field(min_length=1, max_length=PARTS_MAX)
     created_at: Moment | None = None
+    changed_at: Moment | None = None

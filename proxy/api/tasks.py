@@ -103,8 +103,10 @@ class TaskCalls:
         # What is taken over has been told of already.
         needed = [] if copies else await self._seen(caller, holder, wanted)
         checkpoints = await checkpoints_of(self._parts.tasks, caller, holder, (one.checkpoint for one in asked.tasks))
+        then = [one.said_by(caller) for one in copies] or [caller] * len(asked.tasks)
         memories = [
-            await self._memory(caller, one.status, _words(one), one.sensitivity, integrity) for one in asked.tasks
+            await self._memory(when, one.status, _words(one), one.sensitivity, integrity)
+            for when, one in zip(then, asked.tasks, strict=True)
         ]
         new = [
             NewTask(
@@ -326,7 +328,8 @@ def _origin(integrity: Integrity) -> Origin:
 
 
 def _as_copy(new: NewTask, copy: Copy) -> NewTask:
-    return replace(new, task_id=copy.record_id, memory=copy.memory(new.memory), as_it_stood=True)
+    memory = copy.memory(new.memory)
+    return replace(new, task_id=copy.record_id, memory=memory, as_it_stood=True, times=copy.times)
 
 
 def _words(one: TaskAsked) -> dict[str, str]:

@@ -14,7 +14,7 @@ from tests.service_fixture import Service
 from tests.test_api_e2e import Api
 
 RECORDS = ("persona", "entity", "relationship", "task", "checkpoint")
-_OF_THE_PLACE = ("id", "memory_id", "created_at", "source", "target", "needs")
+_OF_THE_PLACE = ("id", "memory_id", "source", "target", "needs")
 
 
 def make(api: Api, method: str, path: str, body: Any) -> Any:
@@ -45,6 +45,8 @@ def said(lines: list[dict[str, Any]]) -> list[str]:
     """What records say, whatever they are called where they lie."""
     plain = [{name: value for name, value in line.items() if name not in _OF_THE_PLACE} for line in lines]
     for line in plain:
+        if line.get("learnt"):  # anew, in each store
+            line |= {"created_at": "", "changed_at": ""}
         line |= {"parts": [{**part, "memory_id": ""} for part in line.get("parts", ())]}
     return sorted(json.dumps(line, sort_keys=True) for line in plain)
 
@@ -356,3 +358,52 @@ def test_only_a_key_that_may_import_as_trusted_brings_records(keyed: Keyed, api:
         assert told[-1]["failed"] == (0 if there else 7), told
         assert there or "memory:import:trusted" in told[0]["error"]
         assert len(api_of.get("/memory/v1/tasks").json["data"]) == there
+
+
+def times(api: Api) -> dict[str, dict[str, tuple[str, ...]]]:
+    """When each was made and last changed, in the order of its list, and when what a search finds of it was said."""
+    of = {"personas": "name", "entities": "name", "tasks": "title", "checkpoints": "name", "memories": "content"}
+    listed = {kind: api.get(f"/memory/v1/{kind}").json["data"] for kind in of}
+    made = ("created_at", "changed_at")
+    shown = {
+        kind: {one[of[kind]]: tuple(one[name] for name in made) for one in rows if one["created_at"]}
+        for kind, rows in listed.items()
+        if kind != "memories"
+    }
+    ties = records(api)
+    said_on = {one["content"]: (one["occurred_at"],) for one in listed["memories"]}
+    return {
+        **shown,
+        "ties": {one["tie"]: (one["created_at"],) for one in ties if one["type"] == "relationship"},
+        "memories": dict(sorted(said_on.items())),
+    }
+
+
+def test_a_copy_says_when_a_record_was_made_and_when_it_last_changed(api: Api, other: Api) -> None:
+    task = furnished(api)["task"]
+    change = {"notes": "Oak, 5 m."}
+    assert api.call("PATCH", f"/memory/v1/tasks/{task['id']}", change, If_Match="1").status == 200
+    assert api.call("PATCH", "/memory/v1/personas/desk", {"interests": ["mills"]}, If_Match="1").status == 200
+    assert send(other, api.get("/memory/v1/export").lines)[0] == []
+    assert times(other) == times(api)
+    assert [list(one) for one in times(other).values()] == [list(one) for one in times(api).values()]
+
+
+def test_a_record_from_a_date_to_come_was_made_when_it_came(api: Api, other: Api) -> None:
+    furnished(api)
+    late = [
+        {**line, "created_at": "2999-01-01T00:00:00Z", "changed_at": "2999-01-01T00:00:00Z"} for line in records(api)
+    ]
+    assert send(other, late)[0] == []
+    assert all(line["created_at"] < "2999" for line in records(other))
+    assert all(one["occurred_at"] < "2999" for one in other.get("/memory/v1/memories", limit="1000").json["data"])
+
+
+def test_a_copy_has_nothing_as_of_a_day_before_it_was_made(api: Api, other: Api) -> None:
+    """A record's day is what was said of it; what the store knew then is another matter."""
+    furnished(api)
+    before = records(api)[0]["created_at"]
+    assert send(other, records(api))[0] == []
+    asked = {"query": "Who works at the Halcyon yard?", "k": 10, "as_of": before}
+    assert other.call("POST", "/memory/v1/search", asked).json["candidates"] == []
+    assert other.call("POST", "/memory/v1/search", {**asked, "as_of": None}).json["candidates"] != []

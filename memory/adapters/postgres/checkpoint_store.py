@@ -19,7 +19,7 @@ from memory.adapters.postgres.audit import AuditLog
 from memory.adapters.postgres.cursors import Order, cursor_of, read_cursor
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.outbox import announce
-from memory.adapters.postgres.own_memory import add_own_memory, require_version, standing
+from memory.adapters.postgres.own_memory import add_own_memory, require_version, standing, times_of
 from memory.adapters.postgres.rows import OpenSession, Place
 from memory.adapters.postgres.scopes import Scopes
 from memory.adapters.postgres.sealing import SEALED_LABELS
@@ -27,7 +27,7 @@ from memory.audit import Note
 from memory.checkpoints import Checkpoint, CheckpointRow, Giving, NewCheckpoint, NewPart, PartState, StoredPart
 from memory.errors import Conflict, NotFound, TooLarge
 from memory.ids import new_id
-from memory.model import LedgerNode, Scope
+from memory.model import LedgerNode, Scope, Times
 from memory.read.conversation import RESTORE
 from memory.read.restore import mark_of
 from memory.stored import Page
@@ -84,7 +84,7 @@ class CheckpointStore:
             if source_id is not None:  # before this scope's version: who ends a source has locked it before its copies
                 await _require_sources(tx, scope.tenant, source_id, new.parts)
             changed = await tx.value("bump_scope", scope.tenant, scope_id)
-            await _add_checkpoint(tx, place, new.name, new.session_id)
+            await _add_checkpoint(tx, place, new.name, new.session_id, times=new.times)
             await self._write_version(tx, place, 1, new, changed, seen)
             if source_id is not None:
                 await _follow_sources(tx, place, source_id, new.parts)
@@ -313,11 +313,12 @@ async def _add_checkpoint(
     session_id: UUID | None,
     branched_from: UUID | None = None,
     branched_version: int | None = None,
+    times: Times | None = None,
 ) -> None:
     """The row of a new checkpoint, whose id is the place's. Raises Conflict, TooLarge."""
     await _require_room(tx, place.tenant, place.scope_id)
-    asked = (place.exchange_id, place.scope_id, name, session_id, branched_from, branched_version, place.now)
-    if await tx.row("add_checkpoint", place.tenant, *asked) is None:
+    asked = (place.exchange_id, place.scope_id, name, session_id, branched_from, branched_version)
+    if await tx.row("add_checkpoint", place.tenant, *asked, *times_of(times, place.now)) is None:
         raise _taken()
 
 

@@ -101,6 +101,6 @@ async def _learnt(tx: Transaction, place: Place, named: Named) -> UUID | None:
     if held >= ENTITIES_MAX:
         return None
     entity_id = new_id()
-    await tx.run("add_entity", place.tenant, entity_id, place.scope_id, named.type, None, place.now)
+    await tx.run("add_entity", place.tenant, entity_id, place.scope_id, named.type, None, place.now, place.now)
     await tx.run("add_entity_step", place.tenant, entity_id, 1, place.scope_id, "learnt", None, "worker", place.now)
     return entity_id

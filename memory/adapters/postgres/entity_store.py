@@ -33,6 +33,7 @@ from memory.adapters.postgres.own_memory import (
     only,
     require_turn,
     require_version,
+    times_of,
     turn_memory,
 )
 from memory.adapters.postgres.rows import Place
@@ -77,7 +78,8 @@ class EntityStore(TieStore):
                 await _require_free(tx, scope, scope_id, new.entity_id, new.told, seen)
             await self._add_card(tx, place, new.memory, changed)
             card_id = new.memory.memory_id
-            await tx.run("add_entity", scope.tenant, new.entity_id, scope_id, new.told.type, card_id, now)
+            row = (new.entity_id, scope_id, new.told.type, card_id)
+            await tx.run("add_entity", scope.tenant, *row, *times_of(new.times, now))
             await _name(tx, scope, scope_id, new.entity_id, card_id, new.told)
             await _step(tx, place, new.entity_id, 1, "added", None, actor)
             await announce(tx, scope.tenant, scope_id, "created", [card_id], by="api", at=now)
@@ -115,7 +117,8 @@ class EntityStore(TieStore):
                 embeds = self._add_embedding
                 await add_next_version(tx, place, card_id, new.memory, changed=changed, add_embedding=embeds)
                 await tx.run("drop_aliases", scope.tenant, new.entity_id, card_id)
-            await tx.run("change_entity", scope.tenant, new.entity_id, version + 1, new.told.type, card_id, now)
+            row = (new.entity_id, version + 1, new.told.type, card_id)
+            await tx.run("change_entity", scope.tenant, *row, *times_of(new.times, now))
             await _name(tx, scope, scope_id, new.entity_id, card_id, new.told)
             await _step(tx, place, new.entity_id, version + 1, "changed", None, actor)
             return only(await _by_id(tx, scope, scope_id, [new.entity_id]), NONE)

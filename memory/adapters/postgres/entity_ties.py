@@ -17,7 +17,7 @@ from memory.adapters.postgres.audit import AuditLog
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.entity_words import relationship, standing_of
 from memory.adapters.postgres.outbox import announce
-from memory.adapters.postgres.own_memory import add_own_memory, standing_by_id, turn_memory
+from memory.adapters.postgres.own_memory import add_own_memory, standing_by_id, times_of, turn_memory
 from memory.adapters.postgres.rows import Place
 from memory.adapters.postgres.scopes import Scopes
 from memory.audit import Note
@@ -75,7 +75,7 @@ class TieStore:
                 await _require_acyclic(tx, scope, scope_id, source, new.type, {target}, "target", seen)
             await self._add_card(tx, place, memory, changed)
             row = (scope.tenant, new.relationship_id, scope_id, source, new.type, target, memory.memory_id)
-            await tx.run("add_relationship", *row, new.valid_from, new.valid_to, now)
+            await tx.run("add_relationship", *row, new.valid_from, new.valid_to, times_of(new.times, now)[0])
             await announce(tx, scope.tenant, scope_id, "created", [memory.memory_id], by="api", at=now)
             just_before = UUID(int=new.relationship_id.int - 1)
             everybody = await with_members(tx, scope, [source])

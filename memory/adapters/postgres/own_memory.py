@@ -22,7 +22,7 @@ from memory.adapters.postgres.outbox import announce
 from memory.adapters.postgres.queries import Query
 from memory.adapters.postgres.rows import Place
 from memory.errors import Conflict, NotFound
-from memory.model import NewMemory, Unless
+from memory.model import NewMemory, Times, Unless
 from memory.stored import Digests
 from policies.labels import Sensitivity, derived_sensitivity, is_sealed
 from policies.lifetime import UNDO, never_deleted
@@ -65,6 +65,11 @@ async def add_own_memory(
             for ordinal, source in enumerate(memory.source_turns)
         ),
     )
+
+
+def times_of(elsewhere: Times | None, now: datetime) -> tuple[datetime, datetime]:
+    """When a record was made and last changed."""
+    return (elsewhere.created_at, elsewhere.changed_at) if elsewhere else (now, now)
 
 
 async def _refuse_forgotten(tx: Transaction, place: Place, unless: Unless) -> None:

@@ -20,6 +20,7 @@ from memory.adapters.postgres.own_memory import (
     is_made,
     require_version,
     standing_by_id,
+    times_of,
     turn_memory,
 )
 from memory.adapters.postgres.rows import Place
@@ -67,8 +68,8 @@ class PersonaStore:
                 changed=changed,
                 add_embedding=self._add_embedding,
             )
-            row = (place.exchange_id, scope_id, new.name, new.memory.memory_id, dict(new.facets), now)
-            if await tx.row("add_persona", scope.tenant, *row) is None:
+            row = (place.exchange_id, scope_id, new.name, new.memory.memory_id, dict(new.facets))
+            if await tx.row("add_persona", scope.tenant, *row, *times_of(new.times, now)) is None:
                 raise _taken()
             await announce(tx, scope.tenant, scope_id, "created", [new.memory.memory_id], by="api", at=now)
             return await _one(tx, scope, scope_id, new.name)

@@ -27,6 +27,7 @@ from memory.adapters.postgres.own_memory import (
     require_turn,
     require_version,
     standing_by_id,
+    times_of,
     turn_memory,
 )
 from memory.adapters.postgres.rows import Place
@@ -96,8 +97,8 @@ class TaskStore:
                     changed=changed,
                     add_embedding=self._add_embedding,
                 )
-                row = (one.task_id, scope_id, one.memory.memory_id, one.status, session_id, one.checkpoint_id, now)
-                await tx.run("add_task", scope.tenant, *row)
+                row = (one.task_id, scope_id, one.memory.memory_id, one.status, session_id, one.checkpoint_id)
+                await tx.run("add_task", scope.tenant, *row, *times_of(one.times, now))
                 await tx.run("add_task_step", scope.tenant, one.task_id, 1, scope_id, None, one.status, actor, now)
             await tx.run_many("add_task_edge", _edges(scope, scope_id, needs))
             told = [one.memory.memory_id for one in new]

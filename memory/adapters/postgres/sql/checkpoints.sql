@@ -1,11 +1,11 @@
 -- name: add_checkpoint
 -- A checkpoint, unless a live one of the scope has this name.
 -- $1 tenant uuid, $2 checkpoint_id uuid, $3 scope_id int8, $4 name text, $5 session_id uuid, $6 branched_from uuid,
--- $7 branched_version int4, $8 now timestamptz
+-- $7 branched_version int4, $8 created_at timestamptz, $9 changed_at timestamptz
 -- Uses: none. Rows: checkpoint_id.
 INSERT INTO checkpoints (tenant_id, checkpoint_id, scope_id, name, session_id, branched_from, branched_version, created_at,
                          changed_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 ON CONFLICT (tenant_id, scope_id, name) WHERE deleted_at IS NULL DO NOTHING
 RETURNING checkpoint_id;
 

@@ -1,9 +1,10 @@
 -- name: add_entity
 -- One person or thing.
--- $1 tenant uuid, $2 entity_id uuid, $3 scope_id int8, $4 type text, $5 card_id uuid, $6 now timestamptz
+-- $1 tenant uuid, $2 entity_id uuid, $3 scope_id int8, $4 type text, $5 card_id uuid, $6 created_at timestamptz,
+-- $7 changed_at timestamptz
 -- Uses: none. Rows: none.
 INSERT INTO entities (tenant_id, entity_id, scope_id, type, card_id, created_at, changed_at)
-VALUES ($1, $2, $3, $4, $5, $6, $6);
+VALUES ($1, $2, $3, $4, $5, $6, $7);
 
 -- name: add_alias
 -- A name that a memory gives it, where that memory is there.
@@ -167,11 +168,14 @@ WHERE tenant_id = $1 AND scope_id = $2 AND entity_id = $3
 FOR UPDATE;
 
 -- name: change_entity
--- Its next version.
--- $1 tenant uuid, $2 entity_id uuid, $3 version int4, $4 type text, $5 card_id uuid, $6 now timestamptz
+-- Its next version. Of one that was learnt here the first card says when it was made and changed: it may come from another
+-- store.
+-- $1 tenant uuid, $2 entity_id uuid, $3 version int4, $4 type text, $5 card_id uuid, $6 created_at timestamptz,
+-- $7 changed_at timestamptz
 -- Uses: entities_pkey. Rows: none.
 UPDATE entities
-SET version = $3, type = $4, card_id = $5, changed_at = greatest($6, changed_at)
+SET version = $3, type = $4, card_id = $5, created_at = least($6, created_at),
+    changed_at = CASE WHEN card_id IS NULL THEN $7 ELSE greatest($7, changed_at) END
 WHERE tenant_id = $1 AND entity_id = $2;
 
 -- name: merge_entity

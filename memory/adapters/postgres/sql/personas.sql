@@ -1,10 +1,10 @@
 -- name: add_persona
 -- A persona, unless a live one of the scope has this name.
 -- $1 tenant uuid, $2 persona_id uuid, $3 scope_id int8, $4 name text, $5 memory_id uuid, $6 facets jsonb,
--- $7 now timestamptz
+-- $7 created_at timestamptz, $8 changed_at timestamptz
 -- Uses: none. Rows: persona_id.
 INSERT INTO personas (tenant_id, persona_id, scope_id, name, memory_id, facets, created_at, changed_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $7)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 ON CONFLICT (tenant_id, scope_id, name) WHERE deleted_at IS NULL DO NOTHING
 RETURNING persona_id;
 

@@ -1,10 +1,10 @@
 -- name: add_task
 -- A task.
 -- $1 tenant uuid, $2 task_id uuid, $3 scope_id int8, $4 memory_id uuid, $5 status text, $6 session_id uuid,
--- $7 checkpoint_id uuid, $8 now timestamptz
+-- $7 checkpoint_id uuid, $8 created_at timestamptz, $9 changed_at timestamptz
 -- Uses: none. Rows: none.
 INSERT INTO tasks (tenant_id, task_id, scope_id, memory_id, status, session_id, checkpoint_id, created_at, changed_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8);
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9);
 
 -- name: add_task_edge
 -- What a task needs first.
