@@ -259,6 +259,15 @@ def test_parts_of_an_exported_turn_that_are_none_are_refused(parts: object, erro
         read(type="turn", event_id=str(UUID(int=7)), role="user", content="x", parts=parts)
 
 
+def test_an_image_in_a_line_is_told_by_its_digest_and_nothing_that_a_cut_went_through() -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+    named = {"type": "file", "file": {"filename": "x" * 250 + "sk-" + "a" * 40, "file_data": "aGk="}}
+    parts = read(role="user", content=[{"type": "text", "text": "Look."}, image, named]).parts or []
+    assert [one["type"] for one in parts] == ["image_url", "file"]
+    assert (parts[0]["media_type"], parts[0]["bytes"]) == ("image/png", 8)
+    assert parts[1].keys() == {"type", "sha256", "bytes"}
+
+
 def test_an_exported_turn_may_have_any_role_a_client_sent() -> None:
     assert read(type="turn", event_id=str(UUID(int=7)), role="function", content="").role == "function"
 

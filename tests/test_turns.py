@@ -17,12 +17,16 @@ from hypothesis import strategies as st
 from memory.adapters.secret_rules import secret_detectors
 from memory.adapters.tokenizer import EstimatedTokens
 from memory.chain import Digest, chain
+from memory.envelope import DataKey
 from memory.ids import new_id
 from memory.model import Captured, Entry, ImportChunk, ImportLine, Placed, Retrieval, Scope, SessionRef, Turn
+from memory.write.copied import chained, kept
 from memory.write.facts import facts_of
 from memory.write.parts import PARTS_MAX, clean_calls, cut_binaries, typed
+from memory.write.personal import PersonalRedactor, SubjectTokens
 from memory.write.redact import Redactor
-from memory.write.turns import as_sensitive_as_given, messages_of, turn_of, turn_of_line
+from memory.write.turns import as_sensitive_as_given, messages_of, place_of_line, turn_of, turn_of_line
+from policies.personal import PersonalPolicy
 from proxy.wire.answer import assemble_stream, parse_body
 
 T0 = datetime(2026, 11, 21, tzinfo=UTC)
@@ -382,3 +386,16 @@ def test_what_a_client_had_begun_is_a_turn_where_no_answer_came_or_none_was_to_g
     assert len(turns_of(user, begun, continue_final_message=True)) == 2
     assert len(turns_of(user, begun, answer=answer)) == 3
     assert len(turns_of(user, answer=answer, continue_final_message=True)) == 2
+
+
+def test_a_line_with_tokens_stands_where_a_store_with_others_looks_for_it() -> None:
+    """A token is an HMAC under a subject's key: the same address has another one in a copy, or a mask."""
+    said = "Write to ada@example.org, please."
+    elsewhere = SubjectTokens(DataKey(UUID(int=9), b"9" * 32), UUID(int=1), UUID(int=2))
+    policy = PersonalPolicy(email="tokenise")
+    exported = PersonalRedactor(REDACTOR, policy, elsewhere).redact(said).text
+    assert "[kept:email:" in exported
+    line = ImportLine(1, "s", "user", None, exported, T0, "a", b"d")
+    for here in (policy, PersonalPolicy(email="mask")):
+        words = kept([{"role": "user", "content": said}], PersonalRedactor(REDACTOR, here))
+        assert [place_of_line(line, KEY, None)[1]] == chained(KEY, words)

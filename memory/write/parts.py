@@ -42,7 +42,8 @@ _WRAPPED: Final = re.compile(
     r"(?<![A-Za-z0-9+/])((?:[A-Za-z0-9+/]{60,76}\r?\n){15,}[A-Za-z0-9+/]{0,76}={0,2})", re.ASCII
 )
 _HEX: Final = frozenset("0123456789abcdefABCDEF")
-_WORDS: Final = frozenset({"name", "url", "file_id", "text"})
+_CHARS: Final = {"name": _SHORT_CHARS, "file_id": _SHORT_CHARS, "url": _URL_CHARS, "text": _REFUSAL_CHARS}
+"""The words of a part, and where they are cut."""
 Part = dict[str, Any]
 
 
@@ -80,11 +81,31 @@ def said_in(message: Mapping[str, Any]) -> str:
     return without_thought(text) if message.get("role") == "assistant" else text
 
 
-def told_again(parts: Sequence[Part], redactor: Redacts) -> list[Part]:
-    """Parts that another store has told, as this one would."""
+class _Keeps:
+    def redact(self, text: str) -> Redacted:
+        return Redacted(text, ())
+
+
+def beside(message: Mapping[str, Any]) -> list[Part]:
+    """What stands beside a message's words, as it came: not clean yet, so without words that were cut, where the head
+    of a secret may be left.
+    """
+    found = [part for part, _ in _others(message, _Keeps())][:PARTS_MAX]
     return [
         {
-            name: redactor.redact(storable(value)).text if name in _WORDS and isinstance(value, str) else value
+            name: value
+            for name, value in part.items()
+            if name not in _CHARS or not isinstance(value, str) or len(value) < _CHARS[name]
+        }
+        for part in found
+    ]
+
+
+def told_again(parts: Sequence[Part], redactor: Redacts) -> list[Part]:
+    """Parts that another store or a client has told, as this one would."""
+    return [
+        {
+            name: redactor.redact(storable(value)).text if name in _CHARS and isinstance(value, str) else value
             for name, value in part.items()
         }
         for part in parts

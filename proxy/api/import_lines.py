@@ -20,6 +20,7 @@ from uuid import UUID
 
 from memory.chain import message_text
 from memory.model import ImportLine
+from memory.write.parts import PARTS_MAX, beside
 from policies.labels import Integrity, Sensitivity, integrity_of_role
 from policies.text import storable
 from proxy.api.asking import json_type, no_constant
@@ -62,7 +63,6 @@ EXPORT_MEMBERS: Final = frozenset(
     }
 )
 _OF_ANY_LINE: Final = frozenset({"tool_calls", "tool_call_id", "sensitivity", "parent"})
-PARTS_MAX: Final = 64
 PART_CHARS_MAX: Final = 16_384  # what is kept of one is cut shorter, and a secret's place may be longer than the secret
 _PART_WORDS: Final = ("type", "media_type", "name", "file_id", "url", "text", "sha256")
 _SHA256: Final = re.compile(r"[0-9a-f]{64}")
@@ -214,7 +214,7 @@ def read_line(raw: RawLine) -> Given | Derived | Record:
         integrity=_integrity(value.get("integrity"), role) if event_id else None,
         memory=_memory(value.get("memory")) if event_id else None,
         parent=_parent(value) if event_id else None,
-        parts=_parts(value.get("parts")) if event_id else None,
+        parts=_parts(value.get("parts")) if event_id else beside(value) or None,
         model=_text(value, "model", chars_max=256, empty_is_none=True) if event_id else None,
     )
     return _with_digest(given, value)

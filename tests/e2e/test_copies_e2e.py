@@ -11,6 +11,7 @@ import pytest
 
 from tests.e2e.talk import Message, ask, turn
 from tests.e2e.test_memories_travel_e2e import moved, turns
+from tests.e2e.test_records_travel_e2e import send
 from tests.service_fixture import Service
 from tests.test_api_e2e import Api
 
@@ -117,3 +118,12 @@ def test_ways_on_that_come_to_a_copy_later_stand_behind_what_it_has(
     assert before == len(turns(api)) + 2
     goes_on(service, second, "And then?", f"{user}-2", session="talk")
     assert len(turns(other)) == before + 2
+
+
+def test_a_conversation_with_an_image_that_no_export_wrote_goes_on_too(service: Service, user: str, api: Api) -> None:
+    history = [turn("user", shown(PIXEL)), turn("assistant", "A grey cat.")]
+    assert send(api, [{**one, "session": "talk"} for one in history])[0] == []
+    (picture,) = turns(api)[0]["parts"]
+    assert (picture["type"], picture["media_type"]) == ("image_url", "image/png")
+    goes_on(service, history, "Sure?", user)
+    assert len(turns(api)) == 4
