@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 from bench.hygiene import Exchange
 from bench.worker.envelopes import captured_of
 from bench.worker.talks import Next, Talk
 from memory import payload
+from memory.adapters.secret_rules import secret_detectors
+from memory.chain import chain
 from memory.envelope import Binding, seal
 from memory.ids import new_id
-from memory.model import ImportChunk, ImportLine, Scope
+from memory.model import ImportChunk, ImportLine, Scope, SessionRef
 from memory.ports import Delivery, Entry
 from memory.write.pipeline import WritePath
+from memory.write.redact import Redactor
 from tests.postgres.seed import T0, digest
 from tests.postgres.test_write_path import Life, Workshop, workshop
 
@@ -67,6 +71,36 @@ async def test_who_goes_on_with_an_imported_conversation_sends_nothing_new_of_it
         ("assistant", "Until ten."),
     ]
     assert {row["attempt"] for row in rows} == {0} and json.loads(rows[2]["tool_calls"]) == [CALL]
+
+
+async def test_redacted_words_that_only_the_write_path_recognises_bring_their_conversation_home(
+    workshop: Workshop,
+) -> None:
+    """Of a long history the request does not look among what was imported: it has a session of its own."""
+    scope, talk = Scope(workshop.store.tenant, "ada"), Talk("ada", "s", (Exchange((), ""),))
+    secret = "The key of the pier is ghp_16C7e42F292c6912E7710c838347Ae178B4a."
+    said = [{"role": "user", "content": secret}, {"role": "assistant", "content": "Noted."}]
+    masked = Redactor(secret_detectors()).redact(secret).text
+    assert masked != secret
+    await bring(workshop, scope, "s", 1, {"role": "user", "content": masked}, said[1])
+    chain_key = await workshop.keys.chain_key(scope.tenant)
+    for at, answer in enumerate(("Until nine.", "Until ten.")):
+        said.append({"role": "user", "content": f"And on day {at}?"})
+        captured = captured_of(Next(talk, 1, tuple(said), 1, answer), scope, chain_key)
+        guessed = replace(captured, named=False, session=SessionRef(new_id(), "guessed"))
+        await deliver(workshop, await sealed(workshop, scope, "exchange", guessed, payload.pack_captured(guessed)))
+        said.append({"role": "assistant", "content": answer})
+    rows = await workshop.eyes.fetch(
+        "SELECT content, chain, parent_chain, s.label, s.tip_chain FROM turns "
+        "JOIN sessions s USING (session_id) ORDER BY seq"
+    )
+    assert [(row["label"], row["content"]) for row in rows] == [
+        ("s", masked),
+        *(("s", one["content"]) for one in said[1:]),
+    ]
+    assert [row["chain"] for row in rows] == chain(chain_key, said)
+    assert [row["parent_chain"] for row in rows] == [None, *(row["chain"] for row in rows[:-1])]
+    assert rows[0]["tip_chain"] == rows[-1]["chain"]
 
 
 async def test_an_imported_errand_of_a_front_end_is_remembered_by_nobody_as_a_live_one_is_not(
