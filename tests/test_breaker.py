@@ -238,6 +238,9 @@ class Whole(FakeStore):
     async def session_of_chains(self, scope: Scope, digests: Sequence[bytes]) -> Mapping[bytes, SessionRef]:
         return {}
 
+    async def has_copies(self, scope: Scope) -> bool:
+        return False
+
     async def ledger(self, scope: Scope, session_id: UUID, chains: Sequence[bytes]) -> Mapping[bytes, bytes]:
         return {}
 

@@ -65,6 +65,7 @@ class MemoryStore:
     broken: bool = False
     hangs: bool = False
     behind: bool = False  # what is said now is not stored yet
+    copies: bool = False
 
     async def session_of_chains(self, scope: Scope, digests: Sequence[bytes]) -> Mapping[bytes, SessionRef]:
         if self.broken:
@@ -72,6 +73,9 @@ class MemoryStore:
         if self.hangs:
             await asyncio.Event().wait()
         return {d: self.sessions[d] for d in digests if d in self.sessions}
+
+    async def has_copies(self, scope: Scope) -> bool:
+        return self.copies
 
 
 def said(*texts: str) -> list[dict[str, str]]:
@@ -549,6 +553,20 @@ async def test_an_answer_of_few_words_says_nothing_by_a_first_line() -> None:
     first = await client.ask(said(LONG[0] + PAGES), "Yes.")
     found = await client.ask(said(LONG[0], "Yes.", LONG[4]), "well")
     assert found.session != first.session
+
+
+@pytest.mark.parametrize("copies", [False, True])
+async def test_a_history_that_nobody_knows_is_redacted_only_where_something_was_imported(copies: bool) -> None:
+    client, looked = Client(), list[int]()
+    client.store.copies = copies
+
+    def as_copied(chain_key: bytes, messages: Sequence[object]) -> Sequence[Digest]:
+        looked.append(len(messages))
+        return [one for one in chain(chain_key, messages) if one]
+
+    client.conversations = Conversations(client.hot, client.store, as_copied)
+    await client.ask(said("1 + 1", "two", "what is 2 + 2?"), "four")
+    assert looked == ([3] if copies else [])
 
 
 async def test_the_same_question_behind_words_of_the_clients_own_is_another_turn() -> None:

@@ -182,6 +182,9 @@ class TimedStore:
     async def session_of_chains(self, scope: Scope, digests: Sequence[Digest]) -> Mapping[bytes, SessionRef]:
         return await self.clock.drive("look up", _of(self.inner.session_of_chains(scope, digests)))
 
+    async def has_copies(self, scope: Scope) -> bool:
+        return await self.clock.drive("look up", _of(self.inner.has_copies(scope)))
+
     async def chains_elsewhere(self, scope: Scope, session_id: UUID, chains: Sequence[Digest]) -> Set[bytes]:
         return await self.clock.drive("look up", _of(self.inner.chains_elsewhere(scope, session_id, chains)))
 

@@ -147,6 +147,9 @@ class ChainStore(Protocol):
     async def session_of_chains(self, scope: Scope, digests: Sequence[bytes]) -> Mapping[bytes, SessionRef]:
         """Sessions of this very scope by chain digest, the latest where several have it. Raises StoreUnavailable."""
 
+    async def has_copies(self, scope: Scope) -> bool:
+        """Whether anything was imported into this very scope. Raises StoreUnavailable."""
+
 
 class CopiedChain(Protocol):
     """The chain of messages in the words that an export has of them."""
@@ -346,6 +349,13 @@ class Conversations:
         sent = [message for message, digest in zip(messages, digests, strict=True) if digest is not None]
         if self._copied is None or sum(map(_characters, sent)) > COPIED_CHARACTERS_MAX:
             return None, False
+        try:
+            if not await self._store.has_copies(
+                scope
+            ):  # else examples before each question would be redacted each time
+                return None, False
+        except MemoryProxyFault:
+            return None, True
         chain = await asyncio.to_thread(self._copied, chain_key, sent)
         answers = [one for one, message in zip(chain, sent, strict=True) if _role(message) == "assistant"]
         known, fault = await self._ask_store(scope, answers[-ANSWERS_LOOKED_UP_MAX:], {}, None)

@@ -75,6 +75,10 @@ class GuardedReads:
         """Sessions by chain digest. Raises StoreUnavailable."""
         return await self._breaker.call(lambda: self._reads.session_of_chains(scope, digests))
 
+    async def has_copies(self, scope: Scope) -> bool:
+        """Whether anything was imported into this very scope. Raises StoreUnavailable."""
+        return await self._breaker.call(lambda: self._reads.has_copies(scope))
+
     async def ledger(self, scope: Scope, session_id: UUID, chains: Sequence[bytes]) -> Mapping[bytes, bytes]:
         """Sealed entries by place. Raises StoreUnavailable."""
         return await self._breaker.call(lambda: self._reads.ledger(scope, session_id, chains))

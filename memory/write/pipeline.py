@@ -290,7 +290,7 @@ class WritePath:
         chains = [message.chain for message in messages]
         known = await store.known_chains(scope, captured.session.session_id, chains)
         sent = unknown_history(captured, messages, known)
-        words = await asyncio.to_thread(self._as_kept, sent) if sent else ()
+        words = await asyncio.to_thread(self._as_kept, sent) if sent and await store.has_copies(scope) else ()
         session = await recognised(store, captured, sent, known, chain_key, words) if words else None
         if session is not None:
             captured = replace(captured, session=session)

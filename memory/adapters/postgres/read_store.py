@@ -209,6 +209,15 @@ class ReadStore:
             found = await tx.fetch("session_of_chains", scope.tenant, scope_id, list(digests))
         return {row["chain"]: SessionRef(row["session_id"], row["label"]) for row in found}
 
+    async def has_copies(self, scope: Scope) -> bool:
+        """Whether anything was imported into this very scope."""
+        scope_id = await self._scopes.find(scope)
+        if scope_id is None:
+            return False
+        async with self._database.transaction(scope.tenant, [scope_id], read_only=True) as tx:
+            (row,) = await tx.fetch("has_copies", scope.tenant, scope_id)
+        return bool(row["has_copies"])
+
     async def ledger(self, scope: Scope, session_id: UUID, chains: Sequence[bytes]) -> Mapping[bytes, bytes]:
         """What the ledger has at these places of a conversation, as the hot ledger writes it: the sealed entry,
         nothing, or WITHDRAWN.

@@ -85,6 +85,15 @@ class WriteStore:
             found = await tx.fetch("session_of_chains", scope.tenant, scope_id, list(digests))
         return {row["chain"]: SessionRef(row["session_id"], row["label"]) for row in found}
 
+    async def has_copies(self, scope: Scope) -> bool:
+        """Whether anything was imported into this very scope."""
+        scope_id = await self._scopes.find(scope)
+        if scope_id is None:
+            return False
+        async with self._database.transaction(scope.tenant, [scope_id], read_only=True, generic=True) as tx:
+            (row,) = await tx.fetch("has_copies", scope.tenant, scope_id)
+        return bool(row["has_copies"])
+
     async def chains_elsewhere(self, scope: Scope, session_id: UUID, chains: Sequence[Digest]) -> frozenset[bytes]:
         """Which of these positions another session of this very scope has."""
         scope_id = await self._scopes.find(scope)

@@ -285,6 +285,14 @@ WHERE NOT EXISTS (
         AND e.origin = 'live' AND brought.occurred_at = e.arrived_at)  -- an answer of its own has finished_at
 ORDER BY t.chain, s.last_at DESC, t.recorded_at DESC, t.event_id DESC;
 
+-- name: has_copies
+-- Whether anything was imported into a scope.
+-- $1 tenant uuid, $2 scope_id int8
+-- Uses: turns_source, turns_line. Rows: has_copies.
+SELECT EXISTS (SELECT FROM turns WHERE tenant_id = $1 AND scope_id = $2 AND source_id IS NOT NULL)
+    OR EXISTS (SELECT FROM turns
+               WHERE tenant_id = $1 AND scope_id = $2 AND line_digest IS NOT NULL AND source_id IS NULL) AS has_copies;
+
 -- name: session_that_went_on
 -- The session in which a later request sent one of these positions as its history; the earliest such request. Each
 -- position is looked up by itself, as in session_of_chains.
