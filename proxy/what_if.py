@@ -111,6 +111,8 @@ class WhatIf:
         if chat.query_text:
             question = self._question(captured, chat, asked, settings, holder, now)
             recall = await self._recaller.search(question, DEADLINE_S, chat.earlier_texts)
+            if (refused := self._recaller.refused(question, recall, DEADLINE_S)) is not None:
+                raise refused
             _refuse_faults(recall)
         recall = let_through(replace(recall, candidates=each_once((*restored, *recall.candidates))), holder)
         wanted, rules = 0, replace(self._rules, limits=limits_of(settings))

@@ -10,7 +10,7 @@ import weakref
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, cast
 from uuid import UUID
 
@@ -20,7 +20,7 @@ from memory.errors import StoreUnavailable
 from memory.ids import new_id
 from memory.model import Announcement, IndexRow, Injections, Quoted, Scope, ScopeId, ScopeVersion
 from memory.read import hot as module
-from memory.read.hot import CROWD, HotScope, HotScopes, ScopeTooLarge
+from memory.read.hot import CROWD, PASTS_LEFT_MAX, Held, HotScope, HotScopes, ScopeTooLarge
 from memory.telemetry import Metrics
 from tests.test_recall import DIM, NOW, row, unit
 
@@ -180,10 +180,10 @@ async def test_scopes_of_which_nothing_is_read_are_bounded_too(away: bool, monke
 async def test_what_is_held_is_not_added_up_anew_for_each_exchange(store: Store) -> None:
     """With 50,000 scopes that held the event loop for 150 ms on a busy machine, behind every exchange of anybody."""
 
-    class Counted(OrderedDict[Scope, HotScope]):
+    class Counted(OrderedDict[Held, HotScope]):
         gone_through = 0
 
-        def __iter__(self) -> Iterator[Scope]:
+        def __iter__(self) -> Iterator[Held]:
             self.gone_through += 1
             return super().__iter__()
 
@@ -341,6 +341,119 @@ async def test_what_is_read_of_the_past_while_something_is_erased_is_read_again(
     hot.let_go(SCOPE.tenant, [store.erase(erased)])
     store.opens.set()
     assert erased not in (await asking).index
+
+
+async def asks_and_leaves(hot: HotScopes, scope: Scope, moment: datetime) -> None:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await hot.as_of(scope, moment)
+
+
+async def test_the_past_is_read_once_for_all_who_ask_of_a_moment_while_it_is_held(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hot = hot_of(store)
+    first, *others = await asyncio.gather(*(hot.as_of(SCOPE, NOW) for _ in range(3)))
+    assert all(one is first for one in others) and len(store.asked) == 1
+    told = hot._metrics.registry.get_sample_value
+    assert told("memory_proxy_hot_scopes") == 1 and told("memory_proxy_hot_scope_bytes") == first.bytes_held > 0
+    assert not store.counted, "counters have no past"
+    monkeypatch.setattr(module, "PAST_HELD_S", 0.02)
+    assert await hot.as_of(SCOPE, NOW) is first
+    async with asyncio.timeout(5):
+        while told("memory_proxy_hot_scopes"):
+            await asyncio.sleep(0.01)
+    assert told("memory_proxy_hot_scope_bytes") == 0
+    assert await hot.as_of(SCOPE, NOW) is not first
+    hot.close()
+
+
+async def test_the_past_is_read_on_for_some_who_left_and_for_each_user_once(store: Store) -> None:
+    hot, store.opens = hot_of(store), asyncio.Event()
+    users = [Scope(SCOPE.tenant, str(number)) for number in range(PASTS_LEFT_MAX + 3)]
+    for user in users:
+        for hours in range(3):
+            await asks_and_leaves(hot, user, NOW - timedelta(hours=hours))
+    read_on = [(at, hours) for at, user in enumerate(users) for hours in range(3)
+               if hot.is_read_on(user, NOW - timedelta(hours=hours))]  # fmt: skip
+    assert read_on == [(at, 0) for at in range(PASTS_LEFT_MAX)]
+    waits = asyncio.create_task(hot.as_of(users[-1], NOW))
+    await asyncio.sleep(0)
+    store.opens.set()
+    assert len((await waits).index) == 2
+    before = len(store.asked)
+    for user in users[:PASTS_LEFT_MAX]:
+        await hot.as_of(user, NOW)
+    assert len(store.asked) == before, "who asked first finds it read"
+    hot.close()
+
+
+async def test_who_waits_for_the_past_has_it_though_others_who_asked_have_left(store: Store) -> None:
+    hot, store.opens = hot_of(store), asyncio.Event()
+    await asks_and_leaves(hot, SCOPE, NOW - timedelta(hours=1))
+    waits = asyncio.create_task(hot.as_of(SCOPE, NOW))
+    await asks_and_leaves(hot, SCOPE, NOW)
+    store.opens.set()
+    assert len((await waits).index) == 2
+    assert len(store.asked) == 2
+    hot.close()
+
+
+async def test_the_past_makes_room_before_what_is_of_now(store: Store) -> None:
+    others = [Scope(SCOPE.tenant, str(number)) for number in range(3)]
+    one = (await hot_of(store).get(SCOPE, None)).bytes_held
+    hot = hot_of(store, bytes_max=3 * one + one // 2)
+    await hot.get(others[0], None)
+    await hot.as_of(SCOPE, NOW)
+    await hot.as_of(SCOPE, NOW - timedelta(hours=1))
+    await hot.get(others[1], None)
+    assert hot.held(others[0]) and hot.held(others[1])
+    read = len(store.asked)
+    await hot.as_of(SCOPE, NOW - timedelta(hours=1))
+    assert len(store.asked) == read, "of the past what was asked of last stays"
+    await hot.get(others[2], None)
+    assert all(hot.held(other) for other in others)
+    await hot.as_of(SCOPE, NOW)
+    assert hot.held(others[0]) is None, "who asks of the past is given room"
+    hot.close()
+
+
+async def test_a_past_that_is_held_is_found_by_an_erasure(store: Store) -> None:
+    erased = store.tell(3, "a secret that is to be forgotten")
+    hot = hot_of(store)
+    past = await hot.as_of(SCOPE, NOW)
+    assert hot.holding(SCOPE.tenant, [erased]) == 1
+    hot.let_go(SCOPE.tenant, [store.erase(erased)])
+    assert hot.holding(SCOPE.tenant, [erased]) == 0 and not past.answers_by(past.index)
+    assert erased not in (await hot.as_of(SCOPE, NOW)).index
+    hot.close()
+
+
+async def test_an_erasure_that_nobody_heard_of_has_a_past_that_is_held_read_anew(store: Store) -> None:
+    erased = store.tell(3, "a secret that is to be forgotten")
+    hot = hot_of(store)
+    await hot.as_of(SCOPE, NOW)
+    store.erase(erased)
+    assert erased not in (await hot.as_of(SCOPE, NOW)).index
+    del store.versions[2]
+    assert [row.scope_id for row in store.rows if row.memory_id in (await hot.as_of(SCOPE, NOW)).index] == [1]
+    hot.close()
+
+
+async def test_what_is_announced_is_not_read_into_a_past_before_somebody_asks(store: Store) -> None:
+    hot = hot_of(store)
+    await hot.as_of(SCOPE, NOW)
+    store.tell(1, "and her dinghy is called Tern")
+
+    async def announced() -> AsyncIterator[Announcement]:
+        yield Announcement(SCOPE.tenant, 1, 2)
+        await asyncio.sleep(30)
+
+    keeping = asyncio.create_task(hot.keep_up(announced))
+    await asyncio.sleep(0.05)
+    assert len(store.asked) == 1
+    keeping.cancel()
+    hot.close()
 
 
 async def test_a_reading_that_fails_behind_who_left_says_nothing_and_the_next_one_begins(

@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from memory.chain import Digest
-from memory.errors import EmbedderUnavailable, QueueUnavailable, StoreRefused, StoreUnavailable
+from memory.errors import EmbedderUnavailable, QueueUnavailable, StoreRefused, StoreUnavailable, TimedOut, Unprocessable
 from memory.ids import new_id
 from memory.model import Announcement, IndexRow, Injections, Scope, ScopeId, ScopeVersion, Vector
 from memory.read import recall as module
@@ -751,7 +751,7 @@ async def test_what_is_erased_while_rows_of_the_store_wait_to_be_ranked_is_in_no
 
 
 @pytest.mark.parametrize("leaves", [False, True])
-async def test_nobody_reads_the_past_on_for_a_question_that_is_over(store: Store, leaves: bool) -> None:
+async def test_of_one_user_no_second_moment_is_read_on_for_a_question_that_is_over(store: Store, leaves: bool) -> None:
     reading, ended = asyncio.Event(), asyncio.Event()
 
     async def slow(*_: Any, **__: Any) -> AsyncIterator[list[IndexRow]]:
@@ -764,7 +764,11 @@ async def test_nobody_reads_the_past_on_for_a_question_that_is_over(store: Store
 
     store.index_rows = slow  # type: ignore[method-assign]
     one, hot = recaller(store, Embedder())
-    asking = asyncio.create_task(one.recall(question(as_of=NOW), await one.embed("q"), 20 if leaves else 0.2))
+    first, second = question(as_of=NOW), question(as_of=NOW - timedelta(days=1))
+    assert (await one.recall(first, await one.embed("q"), 0.1)).reason == "deadline"
+    assert not ended.is_set(), "it goes on for who asks again"
+    reading.clear()
+    asking = asyncio.create_task(one.recall(second, await one.embed("q"), 20 if leaves else 0.2))
     await reading.wait()
     if leaves:
         asking.cancel()
@@ -772,6 +776,44 @@ async def test_nobody_reads_the_past_on_for_a_question_that_is_over(store: Store
     assert asking.cancelled() if leaves else asking.result().reason == "deadline"
     async with asyncio.timeout(5):
         await ended.wait()
+    assert hot.is_read_on(SCOPE, NOW) and not hot.is_read_on(SCOPE, NOW - timedelta(days=1))
+    hot.close()
+
+
+async def test_who_was_not_answered_in_time_of_the_past_is_told_when_to_ask_again(store: Store) -> None:
+    opens, read = asyncio.Event(), store.index_rows
+
+    async def slow(*args: Any, **more: Any) -> AsyncIterator[list[IndexRow]]:
+        await opens.wait()
+        async for rows in read(*args, **more):
+            yield rows
+
+    store.index_rows = slow  # type: ignore[method-assign]
+    one, hot = recaller(store, Embedder())
+    asked = question(as_of=NOW)
+    for _ in range(3):
+        found = await one.recall(asked, await one.embed("q"), 0.1)
+        refused = one.refused(asked, found, 0.1)
+        assert isinstance(refused, TimedOut) and refused.retry_after_s == 1
+        assert "longer than 0.1 s" in refused.message and "the reading goes on" in refused.message
+    other = question(as_of=NOW - timedelta(days=1))
+    refused = one.refused(other, await one.recall(other, await one.embed("q"), 0.1), 0.1)
+    assert isinstance(refused, TimedOut) and refused.retry_after_s == 10 and "go on before it" in refused.message
+    opens.set()
+    for _ in range(3):
+        found = await one.recall(asked, await one.embed("q"), 5.0)
+        assert len(found.candidates) == 2 and one.refused(asked, found, 5.0) is None
+    assert store.loads == 1
+    hot.close()
+
+
+async def test_who_asks_of_the_past_of_a_scope_that_is_too_large_is_told_what_bounds_it(store: Store) -> None:
+    one, hot = recaller(store, Embedder(), bytes_max=0)
+    asked = question(as_of=NOW)
+    for _ in range(2):
+        refused = one.refused(asked, await one.recall(asked, await one.embed("q"), 5.0), 5.0)
+        assert isinstance(refused, Unprocessable) and "recall.hot_scope_bytes_max" in refused.message
+    assert store.loads == 1
     hot.close()
 
 

@@ -6,6 +6,8 @@ asking for `staleness_ms` after its last confirmation, unless an announcement is
 or is not used (DESIGN section 6). While many ask at once nobody waits for what is announced: it is caught up with each
 CROWD_STALE_S. Raises StoreUnavailable when it cannot confirm, ScopeTooLarge when a scope does not fit, IndexUnreadable
 when what is stored cannot be put into an index, which is let go of then: no other is lost by it.
+An index of the past is one of these, of a scope and a moment under the law of now: every question of it confirms it, it
+is held for PAST_HELD_S after the last, and is the first to make room.
 Index work is serial: it runs on one thread, or on the event loop where it is short and that thread is idle.
 """
 
@@ -21,6 +23,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterat
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import chain
 from typing import Any, Final, Protocol, TypeVar
 from uuid import UUID
 
@@ -51,6 +54,11 @@ FREEZE_ROWS: Final = 5_000
 TRIM_BYTES: Final = 16 << 20
 # Who reads more than this part of the bytes does so in turns: eight that did so at once held four times the bound.
 _LARGE_SHARE: Final = 16
+# How long an index of the past is held for a further question: who looks into what was known then thinks in between.
+PAST_HELD_S: Final = 300.0
+# So many of the past are read on for who has left and may ask again, one of each user: the moments that one may ask of
+# are without number, and each would be read whole.
+PASTS_LEFT_MAX: Final = 4
 _BYTES_PER_CHAIN: Final = 150  # a digest, a tuple and an entry: tracemalloc
 # The kinds whose words are those of their primary turn: nothing is left of them to tell where that is in the prompt.
 _OF_ONE_TURN: Final = frozenset({"episodic", "semantic", "procedural"})
@@ -98,7 +106,8 @@ class HotScope:
     alone, `visibility` a scope to why it is seen, `quoted` is what conversations were given and no prompt gets now:
     of kinds that the index does not follow until anything in its scopes moves; `is_let_go`: something of it was erased,
     so it answers nobody any more, not even who has it already. `next` is the reading that waits for its turn, `wanted`
-    the versions and `strict` whether it is wanted in any case, by all who wait for it.
+    the versions and `strict` whether it is wanted in any case, by all who wait for it. Of one of the past: how many are
+    `asking` for it, the reading `under_way`, and when it `ends` where nobody asks again.
     """
 
     index: ScopeIndex
@@ -114,6 +123,15 @@ class HotScope:
     next: asyncio.Task[None] | None = None
     wanted: dict[int, int] = field(default_factory=dict)
     strict: bool = False
+    asking: int = 0
+    under_way: asyncio.Task[None] | None = None
+    ends: asyncio.TimerHandle | None = None
+
+    def stop(self) -> None:
+        """Read it no further, and have no end in time: nobody asks for it."""
+        for one in (self.next, self.under_way, self.ends):
+            if one is not None:
+                one.cancel()
 
     def weigh(self) -> int:
         """Estimate its memory, bytes, and keep that in `bytes_held`; by how much it has grown."""
@@ -133,6 +151,27 @@ class HotScope:
     def is_behind(self, announced: Announcement) -> bool:
         """Whether it holds an older version of the announced scope."""
         return self.versions.get(announced.scope_id, announced.version) < announced.version
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What an index of the past is of: what a scope may see, as it was recorded at a moment."""
+
+    scope: Scope
+    moment: datetime
+
+    @property
+    def tenant(self) -> UUID:
+        """Whose scope it is."""
+        return self.scope.tenant
+
+    @property
+    def user(self) -> str:
+        """Whose memory."""
+        return self.scope.user
+
+
+Held = Scope | Past
 
 
 def as_stored(row: IndexRow) -> IndexRow:
@@ -161,9 +200,10 @@ class HotScopes:
         self._bytes_max = bytes_max
         self._staleness_s = staleness_ms / 1000
         self._metrics = metrics
-        self._scopes: OrderedDict[Scope, HotScope] = OrderedDict()
-        self._seeing: dict[int, dict[Scope, None]] = {}  # by scope that is announced, whose indexes hold it
-        self._given_up: dict[Scope, tuple[float, MemoryProxyFault]] = {}  # until when a scope is not loaded, and why
+        self._scopes: OrderedDict[Held, HotScope] = OrderedDict()
+        self._pasts: OrderedDict[Past, HotScope] = OrderedDict()  # those of the past among them
+        self._seeing: dict[int, dict[Held, None]] = {}  # by scope that is announced, whose indexes hold it
+        self._given_up: dict[Held, tuple[float, MemoryProxyFault]] = {}  # until when a scope is not loaded, and why
         self._drops: Counter[UUID] = Counter()  # how often something of a tenant was let go of
         self._unfrozen_rows = 0
         self._held_bytes = 0  # of all scopes together: each exchange asks, and there are tens of thousands
@@ -179,6 +219,8 @@ class HotScopes:
         """Stop the thread and what is being read; what runs there is finished, what waits is dropped."""
         for reading in self._reading:
             reading.cancel()
+        for past in self._pasts.values():
+            past.stop()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     @contextlib.contextmanager
@@ -273,17 +315,80 @@ class HotScopes:
         is with one that had to make room while it was read: no erasure finds it, so any of its tenant counts.
         """
         while True:
-            self._refuse_given_up(scope)
-            drops, hot = self._drops[scope.tenant], self._scopes.get(scope)
-            if hot is None:
-                hot = self._scopes[scope] = HotScope(self._empty())
-                self._weigh(scope, hot)  # nothing may ever be read into it: it is bounded all the same
-                self._evict(scope)
-            self._scopes.move_to_end(scope)
+            drops, hot = self._drops[scope.tenant], self._asked(scope)
             if strict or self.fresh(scope, announced) is None:
                 await asyncio.shield(self._next(scope, hot, announced or {}, strict=strict))
-            if not hot.is_let_go and (self._scopes.get(scope) is hot or drops == self._drops[scope.tenant]):
+            if self._may_be_given(scope, hot, drops):
                 return hot
+
+    async def as_of(self, scope: Scope, moment: datetime) -> HotScope:
+        """The index of what was recorded at `moment`, confirmed. What is read of it goes on when all who wait for it
+        have left, as far as PASTS_LEFT_MAX allows.
+        """
+        past = Past(scope, moment)
+        while True:
+            drops, hot = self._drops[scope.tenant], self._asked(past)
+            self._pasts[past] = hot
+            self._pasts.move_to_end(past)
+            hot.asking += 1
+            try:
+                await asyncio.shield(self._next(past, hot, {}, strict=True))
+            finally:
+                hot.asking -= 1
+                self._left(past, hot)
+            if self._may_be_given(past, hot, drops):
+                return hot
+
+    def is_read_on(self, scope: Scope, moment: datetime) -> bool:
+        """Whether an index of the past is being read and will be when who asks has left, so that they find it further
+        on when they ask again.
+        """
+        past = Past(scope, moment)
+        hot = self._pasts.get(past)
+        return hot is not None and hot.under_way is not None and self._may_be_read_on(past)
+
+    def given_up(self, scope: Scope, moment: datetime) -> tuple[MemoryProxyFault, float] | None:
+        """Why no index of this moment is made for now, and for how many seconds."""
+        until, fault = self._given_up.get(Past(scope, moment), (0.0, None))
+        left_s = until - time.monotonic()
+        return None if fault is None or left_s <= 0 else (fault, left_s)
+
+    def _asked(self, scope: Held) -> HotScope:
+        self._refuse_given_up(scope)
+        hot = self._scopes.get(scope)
+        if hot is None:
+            hot = self._scopes[scope] = HotScope(self._empty())
+            self._weigh(scope, hot)  # nothing may ever be read into it: it is bounded all the same
+            self._evict(scope)
+        self._scopes.move_to_end(scope)
+        return hot
+
+    def _may_be_given(self, scope: Held, hot: HotScope, drops: int) -> bool:
+        return not hot.is_let_go and (self._scopes.get(scope) is hot or drops == self._drops[scope.tenant])
+
+    def _left(self, past: Past, hot: HotScope) -> None:
+        """One who asked of the past has gone, with an answer or without."""
+        if hot.asking:
+            return
+        if self._pasts.get(past) is hot and (hot.under_way is None or self._may_be_read_on(past)):
+            if hot.ends is not None:
+                hot.ends.cancel()
+            hot.ends = asyncio.get_running_loop().call_later(PAST_HELD_S, self._end, past, hot)
+        else:
+            self._end(past, hot)
+
+    def _may_be_read_on(self, past: Past) -> bool:
+        left = [one for one, hot in self._pasts.items() if one != past and hot.under_way is not None and not hot.asking]
+        mine = any((one.tenant, one.user) == (past.tenant, past.user) for one in left)
+        return len(left) < PASTS_LEFT_MAX and not mine
+
+    def _end(self, past: Past, hot: HotScope) -> None:
+        if hot.asking:
+            return  # until the last of them has gone
+        hot.stop()
+        if self._pasts.get(past) is hot:
+            self._drop(past)
+            self._tell()
 
     def confirm(self, scope: Scope) -> None:
         """Begin to bring a scope's index up to date, where that is due; nobody waits for it. While many ask it is due
@@ -295,7 +400,7 @@ class HotScopes:
         elif not hot.lock.locked() and not self._is_recent(hot):
             self._next(scope, hot, {}, strict=False)
 
-    def _next(self, scope: Scope, hot: HotScope, announced: Mapping[int, int], *, strict: bool) -> asyncio.Task[None]:
+    def _next(self, scope: Held, hot: HotScope, announced: Mapping[int, int], *, strict: bool) -> asyncio.Task[None]:
         """The reading of this index that begins next, one for all who come before it does: one for each of them, where
         the store hangs, would be as many as there are questions.
         """
@@ -313,12 +418,15 @@ class HotScopes:
         reading.add_done_callback(self._read)
         return reading
 
-    async def _brought_up(self, scope: Scope, hot: HotScope) -> None:
+    async def _brought_up(self, scope: Held, hot: HotScope) -> None:
         async with hot.lock:
             strict, wanted = hot.strict, hot.wanted
-            hot.next, hot.strict, hot.wanted = None, False, {}
-            if strict or not self._is_recent(hot) or not self._is_fresh(hot, wanted):
-                await self._catch_up(scope, hot)
+            hot.under_way, hot.next, hot.strict, hot.wanted = hot.next, None, False, {}
+            try:
+                if strict or not self._is_recent(hot) or not self._is_fresh(hot, wanted):
+                    await self._catch_up(scope, hot)
+            finally:
+                hot.under_way = None
 
     def _read(self, reading: asyncio.Task[Any]) -> None:
         self._reading.discard(reading)
@@ -334,6 +442,8 @@ class HotScopes:
             with contextlib.suppress(QueueUnavailable):
                 async for announced in listen():
                     for scope in list(self._seeing.get(announced.scope_id, ())):
+                        if isinstance(scope, Past):
+                            continue  # each question of it confirms it
                         hot = self._scopes.get(scope)
                         if hot is not None and scope.tenant == announced.tenant and hot.is_behind(announced):
                             await self._follow(scope, hot, announced)
@@ -347,21 +457,10 @@ class HotScopes:
                 with contextlib.suppress(MemoryProxyFault):
                     await self._catch_up(scope, hot)
 
-    async def as_of(self, scope: Scope, moment: datetime) -> HotScope:
-        """An index of what was recorded at `moment`, built for this one question; behind what is erased meanwhile."""
-        while True:
-            drops = self._drops[scope.tenant]
-            visible = await self._source.visible_scopes(scope)
-            past = HotScope(self._empty(), visibility=_visibility(visible))
-            if visible:
-                await self._apply(scope, past, self._source.index_rows(scope.tenant, _ids(visible), as_of=moment))
-            if drops == self._drops[scope.tenant]:
-                return past
-
     def _empty(self, part_of: int | None = None) -> ScopeIndex:
         return ScopeIndex(self._dim, part_of=part_of, evaluate=self._evaluate)
 
-    def _refuse_given_up(self, scope: Scope) -> None:
+    def _refuse_given_up(self, scope: Held) -> None:
         """Raises the fault of a load that was given up, for a while, so that not every question begins one."""
         until, fault = self._given_up.get(scope, (0.0, None))
         if fault is None:
@@ -370,7 +469,7 @@ class HotScopes:
             raise type(fault)(*fault.args)
         del self._given_up[scope]
 
-    def _give_up(self, scope: Scope, hot: HotScope, fault: MemoryProxyFault, rest_s: float) -> None:
+    def _give_up(self, scope: Held, hot: HotScope, fault: MemoryProxyFault, rest_s: float) -> None:
         if self._scopes.get(scope) is not hot:
             return  # it was let go of while it was read, and may be another by now
         self._drop(scope)
@@ -403,7 +502,7 @@ class HotScopes:
     def _was_confirmed(hot: HotScope, within_s: float) -> bool:
         return bool(hot.versions) and time.monotonic() - hot.confirmed_at <= within_s
 
-    async def _catch_up(self, scope: Scope, hot: HotScope) -> None:
+    async def _catch_up(self, scope: Held, hot: HotScope) -> None:
         """Read what is new of a scope. What fails in an unforeseen way is let go of, and read anew after a while; until
         then Postgres answers. Prompts and other scopes go on. Raises StoreUnavailable, ScopeTooLarge, IndexUnreadable.
         """
@@ -417,9 +516,10 @@ class HotScopes:
             event(log, "scope_unreadable", logging.ERROR, fault=type(fault).__name__, at=place_of(fault))
             raise unreadable from fault
 
-    async def _read_on(self, scope: Scope, hot: HotScope) -> None:
+    async def _read_on(self, scope: Held, hot: HotScope) -> None:
         asked_at = time.monotonic()
-        visible = await self._source.visible_scopes(scope)
+        whose, moment = (scope.scope, scope.moment) if isinstance(scope, Past) else (scope, None)
+        visible = await self._source.visible_scopes(whose)
         wanted: dict[int, int] = {v.scope_id: v.version for v in visible}
         if hot.reading or self._must_rebuild(hot, visible):
             hot.index, hot.chains, hot.quoted = self._empty(), {}, {}
@@ -431,11 +531,13 @@ class HotScopes:
             behind = {sid: hot.versions.get(sid, 0) for sid, now in wanted.items() if hot.versions.get(sid) != now}
             hot.reading = frozenset(behind)  # and stays so when this breaks off: then it is read anew
             try:
-                await self._apply(scope, hot, self._source.index_rows(scope.tenant, _ids(visible), after=behind))
+                rows = self._source.index_rows(scope.tenant, _ids(visible), after=behind, as_of=moment)
+                await self._apply(scope, hot, rows)
             except ScopeTooLarge as fault:
                 self._give_up(scope, hot, fault, _LOAD_AGAIN_S)
                 raise
-            await self._count(scope.tenant, hot, {sid: version for sid, version in behind.items() if version})
+            if moment is None:  # counters have no past
+                await self._count(scope.tenant, hot, {sid: version for sid, version in behind.items() if version})
             self._hold(scope, hot, wanted)
             self._evict(scope)
         hot.reading, hot.confirmed_at = frozenset(), asked_at
@@ -445,7 +547,7 @@ class HotScopes:
         erased = any(0 < hot.versions.get(v.scope_id, 0) < v.rebuild_version for v in visible)
         return bool(gone) or erased
 
-    async def _apply(self, scope: Scope, hot: HotScope, batches: AsyncIterator[list[IndexRow]]) -> None:
+    async def _apply(self, scope: Held, hot: HotScope, batches: AsyncIterator[list[IndexRow]]) -> None:
         is_small, small_max = True, hot.bytes_held + self._bytes_max // _LARGE_SHARE
         async with contextlib.AsyncExitStack() as turn:
             async for batch in batches:
@@ -479,20 +581,20 @@ class HotScopes:
         async for batch in self._source.injections(tenant, behind):
             await self.run(lambda batch=batch: hot.index.count(batch))  # type: ignore[misc]
 
-    def _evict(self, keep: Scope) -> None:
+    def _evict(self, keep: Held) -> None:
         while self._held_bytes > self._bytes_max:
-            others = [scope for scope in self._scopes if scope != keep]
+            others = [scope for scope in chain(self._pasts, self._scopes) if scope != keep]
             if not others:
                 break
             self._drop(next((one for one in others if not self._scopes[one].reading), others[0]))
         self._tell()
 
-    def _weigh(self, scope: Scope, hot: HotScope) -> None:
+    def _weigh(self, scope: Held, hot: HotScope) -> None:
         grown = hot.weigh()
         if self._scopes.get(scope) is hot:  # else it was let go of while it was read
             self._held_bytes += grown
 
-    def _hold(self, scope: Scope, hot: HotScope, versions: Mapping[int, int]) -> None:
+    def _hold(self, scope: Held, hot: HotScope, versions: Mapping[int, int]) -> None:
         """Note what an index holds, and by which announcements it is found: there are thousands, and one for each
         exchange of anybody.
         """
@@ -502,16 +604,20 @@ class HotScopes:
                 self._seeing.setdefault(scope_id, {})[scope] = None
         hot.versions = dict(versions)
 
-    def _unlist(self, scope: Scope, scope_ids: Iterable[int]) -> None:
+    def _unlist(self, scope: Held, scope_ids: Iterable[int]) -> None:
         for scope_id in scope_ids:
             seeing = self._seeing[scope_id]
             del seeing[scope]
             if not seeing:
                 del self._seeing[scope_id]
 
-    def _drop(self, scope: Scope) -> None:
+    def _drop(self, scope: Held) -> None:
         """Hold it no more."""
         gone = self._scopes.pop(scope)
+        if isinstance(scope, Past):
+            del self._pasts[scope]
+            if not gone.asking:
+                gone.stop()
         self._unlist(scope, gone.versions)
         self._held_bytes -= gone.bytes_held
         self._freed_bytes += gone.bytes_held

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,7 +18,7 @@ from typing import Final, Protocol
 from uuid import UUID
 
 from memory.bounded import unheard
-from memory.errors import EmbedderUnavailable, MemoryProxyFault, StoreUnavailable
+from memory.errors import EmbedderUnavailable, MemoryProxyFault, Refused, StoreUnavailable, TimedOut, Unprocessable
 from memory.model import Candidate, IndexRow, Recall, Rung, Scope, ScopeVersion, Vector
 from memory.passage import took
 from memory.ports import QueryEmbedder, QueryTransformer
@@ -49,6 +50,8 @@ _FIRST_LOAD_SHARE: Final = 0.3
 # .647, .653; MemSim's .968, then .988 throughout. The characters bound the time: about .5 ms a thousand.
 COLD_CANDIDATES: Final = 200
 COLD_CHARS_MAX: Final = 150_000
+# When to ask again of the past where no more of it may be read on: 60,000 memories are read in 10 to 20 s.
+_OTHERS_READ_S: Final = 10
 # A turn that only asks the same has at most so many characters more or less than the question.
 _AS_LONG_CHARS: Final = 16
 
@@ -247,6 +250,23 @@ class Recaller:
         own = [one.item for one in found if hot.visibility.get(one.item.scope_id, "own") == "own"]
         return tuple(as_style(item, place) for place, item in enumerate(own[:most]))
 
+    def refused(self, question: Question, recall: Recall, deadline_s: float) -> Refused | None:
+        """Why a question of the past was not answered, and when to ask again; None where it was, or is one of now."""
+        if question.as_of is None or recall.reason not in ("deadline", "error"):
+            return None
+        scope, moment = question.scope, question.as_of
+        if (given_up := self._hot.given_up(scope, moment)) is not None:
+            fault, left_s = given_up
+            if isinstance(fault, ScopeTooLarge):
+                return Unprocessable(f"{fault}: it cannot be asked as of another time", param="as_of")
+            return StoreUnavailable(f"{fault} as of then", retry_after_s=math.ceil(left_s))
+        if recall.reason == "error":
+            return None
+        late = f"it took longer than {deadline_s:g} s to read what was known then"
+        if self._hot.is_read_on(scope, moment):
+            return TimedOut(f"{late}; the reading goes on: ask again", retry_after_s=1)
+        return TimedOut(f"{late}; readings of other moments go on before it", retry_after_s=_OTHERS_READ_S)
+
     def known(self, question: Question) -> Recall | None:
         """What was answered to it a moment ago, where nothing has changed since; costs nothing."""
         if not question.may_be_known or self._reranking is not None:
@@ -288,8 +308,8 @@ class Recaller:
         self, question: Question, embedding: asyncio.Future[Vector] | None, began: float, deadline_s: float
     ) -> Found:
         """The answer of a search whose deadline is `deadline_s` after `began`, seconds of the event loop's clock. Where
-        something of its tenant was erased meanwhile it is made anew: an index of the past and rows of the store are
-        held for this one question, where no erasure finds them.
+        something of its tenant was erased meanwhile it is made anew: rows of the store, and an index that had to make
+        room, are held for this one question, where no erasure finds them.
         """
         tenant = question.scope.tenant
         try:
@@ -352,8 +372,12 @@ class Recaller:
         return await self._hot.get(question.scope, question.announced, strict=question.strict)
 
     def _index_share(self, question: Question) -> float:
-        """The part of the deadline to wait for an index; a search of the API has the time to wait for its load."""
-        if question.strict or question.as_of is not None or self._hot.held(question.scope) is not None:
+        """The part of the deadline to wait for an index; a search of the API has the time to wait for its load. Nothing
+        else answers a question of the past.
+        """
+        if question.as_of is not None:
+            return 1.0
+        if question.strict or self._hot.held(question.scope) is not None:
             return _EMBEDDING_SHARE
         return _FIRST_LOAD_SHARE
 

@@ -70,7 +70,7 @@ class Search:
 
     async def recalled(self, caller: Caller, asked: SearchAsked, *, why: str) -> Recall:
         """What is found in the caller's scope, as far as the caller may see it; what is seen in a wider one leaves an
-        audit row. Raises ScopeDenied, MemoryConflict, TimedOut, StoreUnavailable.
+        audit row. Raises ScopeDenied, MemoryConflict, Unprocessable, TimedOut, StoreUnavailable.
         """
         recaller, holder = self._parts.recaller, await holder_for(caller, self._parts.keys)
         question = Question(
@@ -84,6 +84,8 @@ class Search:
         )
         async with self._turns.turn(caller.scope):
             recall = await recaller.search(question, DEADLINE_S)
+        if (refused := recaller.refused(question, recall, DEADLINE_S)) is not None:
+            raise refused
         _refuse_faults(recall)
         recall = let_through(recall, holder)
         crossed = [c.memory_id for c in recall.candidates if c.visibility in ("project", "tenant")]

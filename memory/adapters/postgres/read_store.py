@@ -8,7 +8,7 @@ catch-up, because scope versions are committed in order. Raises StoreUnavailable
 from __future__ import annotations
 
 import math
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Container, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from operator import itemgetter
@@ -131,20 +131,24 @@ class ReadStore:
         kinds: Sequence[str] = INDEXED_KINDS,
         batch: int = BATCH,
     ) -> AsyncIterator[list[IndexRow]]:
-        """Rows that changed after these scope versions (0: all), at most `batch` at a time; or all as of a moment.
+        """Rows that changed after these scope versions (0: all), at most `batch` at a time; or as of a moment.
 
         All of `scope_ids` may be seen: what a row quotes may lie in another scope. Of one that `after` does not name
         nothing is read; None names all of them with 0.
         """
         for scope_id in scope_ids if after is None else after:
-            version, last = (after or {}).get(scope_id, 0), _LAST
-            hidden = await self._hidden_then(tenant, scope_id, as_of)
+            since = version = (after or {}).get(scope_id, 0)
+            last, hidden = _LAST, await self._hidden_then(tenant, scope_id, as_of)
             while True:
                 async with self._database.transaction(tenant, scope_ids, read_only=True) as tx:
-                    found = await self._page(tx, (tenant, scope_id, version, last, list(kinds), batch), as_of)
+                    asked = (tenant, scope_id, version, last, list(kinds), batch)
+                    if as_of is None:
+                        found = await tx.fetch("changed_memories", *asked)
+                    else:
+                        found = await _page_then(tx, asked, as_of, hidden, also_gone=since > 0)
                     parts = await self._parts(tx, tenant, found, as_of)
                 if found:
-                    yield [self._index_row(row, parts) for row in found if row["memory_id"] not in hidden]
+                    yield [self._index_row(row, parts) for row in found if row["visible"] or since or as_of is None]
                 if len(found) < batch:
                     break
                 version, last = found[-1]["changed_version"], found[-1]["memory_id"]
@@ -306,11 +310,6 @@ class ReadStore:
         async with self._database.transaction(tenant, [scope_id], read_only=True) as tx:
             return frozenset(row["memory_id"] for row in await tx.fetch("hidden_then", tenant, scope_id, as_of))
 
-    async def _page(self, tx: Transaction, arguments: tuple[Any, ...], as_of: datetime | None) -> list[Any]:
-        if as_of is None:
-            return await tx.fetch("changed_memories", *arguments)
-        return await tx.fetch("memories_as_of", *arguments, as_of)
-
     async def _parts(
         self, tx: Transaction, tenant: UUID, found: Sequence[Any], as_of: datetime | None = None
     ) -> _Parts:
@@ -458,3 +457,21 @@ def _windows(found: Sequence[Any]) -> dict[UUID, tuple[tuple[tuple[int, int], ..
             windows[found[start]["memory_id"]] = (spans, vectors[start:end])
             start = end
     return windows
+
+
+async def _page_then(
+    tx: Transaction, asked: tuple[Any, ...], as_of: datetime, hidden: Container[UUID], *, also_gone: bool
+) -> list[Any]:
+    """A page of what was recorded at a moment; `also_gone`: and of what changed and is not of it (any more), which an
+    index may have from before. Every row of the moment is among the changed, and they are in one order.
+    """
+    changed = await tx.fetch("changed_memories", *asked) if also_gone else []
+    then = await tx.fetch("memories_as_of", *asked, as_of)
+    if also_gone:
+        shown = {row["memory_id"]: row for row in then}
+        then = [shown.get(row["memory_id"]) or _gone(row) for row in changed]
+    return [_gone(row) if row["memory_id"] in hidden else row for row in then]
+
+
+def _gone(row: Any) -> dict[str, Any]:
+    return {**row, "visible": False}
