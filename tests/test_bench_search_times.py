@@ -37,6 +37,8 @@ from bench.search_times.report import promise, size_json, table
 from memory.adapters.model_registry import DEFAULT_MODEL
 from memory.adapters.postgres.migrate import ensure_embedding_table
 from memory.adapters.postgres.read_store import ReadStore
+from memory.adapters.redaction import again
+from memory.config import Settings
 from memory.model import Scope
 from memory.ports import Embedder
 from memory.read.items import Filter
@@ -127,6 +129,7 @@ async def test_the_product_reads_what_was_copied_and_nothing_stays_after_removal
         rows = [row async for batch in read.index_rows(made.tenant, [visible.scope_id]) for row in batch]
         assert len(rows) == 50
         assert all(row.visible and row.vectors.shape == (1, DIM) and row.event_ids and row.chain for row in rows)
+        assert {row.cleaned_by for row in rows} == {again(Settings()).mark}, "else it is cleaned at each load"
         assert all(row.context for row in rows if row.seq % SESSION_TURNS)
         assert max(row.changed_version for row in rows) <= visible.version
         nearest = await read.nearest(made.tenant, [visible.scope_id], rows[7].vectors[0], 3, Filter())

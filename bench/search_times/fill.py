@@ -1,7 +1,8 @@
 """Memories by COPY: how many in which scopes in, a store that the product reads as if it had written it out.
 
 For each conversation of up to 20 turns: its session, the turns with their chain, for each turn one episodic memory with
-one version, its derivation and one vector. Left out is what no search reads: exchanges, provenance, the feed.
+one version, its derivation and one vector. Left out is what no search reads: exchanges, provenance, the feed. Texts are
+marked as cleaned by the default rules, as those that the product writes are: else each load would clean them again.
 Conversations of all scopes are mixed, and those of one batch go on turn by turn, so a scope's rows lie scattered over
 the tables as they do where many users talk at once. Texts are `bench.overhead.fill.fact`, about 20 tokens. Vectors are
 synthetic: real embeddings of 256 such texts, each with noise of its own (cosine to its base about .9), as halfvec. Text
@@ -27,6 +28,8 @@ from numpy.typing import NDArray
 
 from bench.overhead.fill import FIRST_TURN, SESSION_TURNS, fact
 from memory.adapters.model_registry import DEFAULT_MODEL
+from memory.adapters.redaction import mark_of, policy_of
+from memory.config import Settings
 from memory.ids import derived_id, new_id
 from memory.ports import Embedder
 from memory.write.quoted import content_key
@@ -307,6 +310,7 @@ async def _place(connection: Any, lots: Sequence[Lot]) -> Place:
 
 async def _copy(connection: Any, place: Place, rows: Rows) -> None:
     async with connection.transaction():
+        await connection.execute("SELECT set_config('mp.rules', $1, true)", mark_of(policy_of(Settings())))
         for name, columns in _COLUMNS.items():
             table = place.embeddings if name == "embeddings" else name
             await connection.copy_records_to_table(table, records=rows[name], columns=columns.split())
