@@ -395,7 +395,7 @@ def ablations() -> Mapping[str, tuple[Any, dict[str, object], Variant]]:
         "short turn 10 terms": (ranking, {"SHORT_TURN_TERMS": 10}, base),
         "short turn 40 terms": (ranking, {"SHORT_TURN_TERMS": 40}, base),
         "context not thinned": (ranking, {"CONTEXT_TERMS": 10**9}, base),
-        "no date among the words": (index_module, {"date_words": lambda _: ""}, base),
+        "no date among the words": (index_module, {"date_terms": lambda _: ()}, base),
         "no stemming": (lexical_module, {"stem": lambda word: word}, base),
         "stopwords kept": (lexical_module, {"STOPWORDS": frozenset()}, base),
         "k1 .9": (lexical_module, {"K1": 0.9}, base),

@@ -117,6 +117,8 @@ _QUESTION_CHARS_MAX: Final = 4_096
 def is_unspaced(text: str) -> bool:
     """Whether a text is written mostly in a script without spaces between words (Chinese, Japanese), by its head."""
     head = text[:_SCRIPT_CHARS_MAX]
+    if head.isascii():
+        return False
     return 2 * len(_UNSPACED_LETTERS.findall(head)) > sum(map(str.isalpha, head))
 
 

@@ -40,7 +40,7 @@ from memory.read.styles import Styles, Wish
 from memory.read.talk import Talk
 from memory.read.ties import Ties
 from memory.read.vouched import Vouched
-from memory.read.words import OwnWords, date_words, fingerprint
+from memory.read.words import OwnWords, date_terms, fingerprint
 from policies import admission, ranking
 from policies.labels import Sensitivity
 from policies.newest import asks_of_the_past
@@ -351,10 +351,10 @@ class ScopeIndex:
         whole = tokenise(item.content, language)
         context = tokenise(item.context[-_CONTEXT_CHARS_MAX:], language)
         weight = ranking.context_weight(len(whole), item.context, len(context))
-        date = tokenise(date_words(item.occurred_at))
+        date = date_terms(item.occurred_at)
         for unit, (start, end) in zip(units, item.windows, strict=True):
             own = whole if end - start >= len(item.content) else tokenise(item.content[start:end], language)
-            self._lexical.put(unit, weigh(own + date, context, weight), language, own=len(set(own)))
+            self._lexical.put(unit, weigh((*own, *date), context, weight), language, own=len(set(own)))
         return len(whole)
 
     def _visible(self, where: Filter, now: datetime) -> NDArray[np.bool_]:

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import date, datetime
+from functools import lru_cache
 from hashlib import blake2b
 from typing import Final
 
@@ -15,6 +16,7 @@ from memory.read.lexical import LexicalIndex, present, tokenise
 from policies.text import normalised
 
 OWN_CHARS_READ: Final = 3_000
+_DAYS_KEPT: Final = 1_024  # on each of which much is said, as a rule
 # What parts words and says nothing: spaces, what is not seen, marks of sentences, quotations and emphasis. Between
 # digits, or as a sign before one, a mark tells as much as they do; all else (<, +, %, #, emoji, vowel signs) anywhere.
 _PARTS: Final = (
@@ -55,12 +57,22 @@ class OwnWords:
         return [term for term in terms if term in held]
 
 
-def date_words(moment: datetime | None) -> str:
+def date_words(moment: date | None) -> str:
     """A time as people write it ("21 January 2022"), "" for none.
 
     Indexed with every window: LoCoMo turn recall@10 rises by .024, the other sets stay.
     """
     return f"{moment.day} {moment:%B %Y}" if moment else ""
+
+
+def date_terms(moment: datetime | None) -> tuple[str, ...]:
+    """The terms of these words."""
+    return _terms_of(moment.date()) if moment else ()
+
+
+@lru_cache(_DAYS_KEPT)
+def _terms_of(day: date) -> tuple[str, ...]:
+    return tuple(tokenise(date_words(day)))
 
 
 def words_of(text: str) -> list[str]:
