@@ -26,7 +26,7 @@ from policies.injection.judge import origin_of
 from policies.labels import Integrity, Sensitivity
 from policies.lifetime import UNDO
 from policies.text import storable
-from proxy.api.answers import said
+from proxy.api.answers import listed, said
 from proxy.api.asking import (
     Caller,
     body_as,
@@ -85,8 +85,10 @@ class Memories:
         holder = await holder_for(caller, self._parts.keys)
         shown = readable(holder, found.rows, partial(item_of, caller.scope))
         labels = await self._labels.of(caller.scope, (record.session_id for record in shown))
-        rows = [_said(record, labels) for record in shown]
-        return said(MemoryList(data=rows, next_cursor=page.next_cursor(found.next_cursor)))
+        cursor = page.next_cursor(found.next_cursor)
+        return await listed(
+            len(shown), lambda: MemoryList(data=[_said(record, labels) for record in shown], next_cursor=cursor)
+        )
 
     async def show(self, request: web.Request) -> web.Response:
         """One memory; its version is the ETag."""
