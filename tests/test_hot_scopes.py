@@ -388,6 +388,18 @@ async def test_the_past_is_read_on_for_some_who_left_and_for_each_user_once(stor
     hot.close()
 
 
+async def test_who_leaves_at_once_leaves_no_reading_of_the_past_behind_that_is_not_counted(store: Store) -> None:
+    hot, store.opens = hot_of(store), asyncio.Event()
+    for hours in range(5):
+        asking = asyncio.create_task(hot.as_of(SCOPE, NOW - timedelta(hours=hours)))
+        await asyncio.sleep(0)
+        asking.cancel()
+    await asyncio.sleep(0.02)
+    told = hot._metrics.registry.get_sample_value
+    assert (len(hot._reading), told("memory_proxy_hot_scopes")) == (1, 1)
+    hot.close()
+
+
 async def test_who_waits_for_the_past_has_it_though_others_who_asked_have_left(store: Store) -> None:
     hot, store.opens = hot_of(store), asyncio.Event()
     await asks_and_leaves(hot, SCOPE, NOW - timedelta(hours=1))
