@@ -79,13 +79,12 @@ async def _sweep(
     settings: Settings, asked: RedactAsked, database: Database, keys: KeyRing, serving: Serving, stop: asyncio.Event
 ) -> int:
     redactor, apply = redactor_of(settings), asked.mode == "apply"
-    tables = [serving.model.table, *([serving.standby.table] if serving.standby else [])]
     embedder: OnnxEmbedder | None = None
     if apply:
         embedder = await asyncio.to_thread(prepared, settings, serving.model)
     sweep = Sweep(
         SweepParts(
-            store=RedactStore(database, tables),
+            store=RedactStore(database, serving.model.table),
             redactor=redactor,
             keeper=partial(_tokens, keys) if tokenises(redactor.policy) else None,
             keeping=redactor.keeping,
@@ -119,7 +118,7 @@ async def _reveal(database: Database, keys: KeyRing, token: str) -> int:
     """Show what stands behind a token, in whichever scope it was made; the audit log has it before anybody."""
     if TOKEN.fullmatch(token) is None:
         raise ConfigInvalid("a token looks like [kept:email:…]")
-    store = RedactStore(database, ["memory_embeddings_none"])
+    store = RedactStore(database, "memory_embeddings_none")
     async for scope in store.scopes():
         found = await store.token(scope, token)
         if found is not None:

@@ -61,7 +61,7 @@ async def spoken(
 
 async def kept(bench: Bench) -> set[str]:
     """The addresses that can be shown."""
-    read, found = RedactStore(bench.stores.database, [bench.postgres.embeddings]), set()
+    read, found = RedactStore(bench.stores.database, bench.postgres.embeddings), set()
     keepers = {user: await keeper(bench, user) for user in ("ada", "eve")}
     async for scope in read.scopes():
         for value in (GONE, SAID, CALLED, DEEP, OTHER):

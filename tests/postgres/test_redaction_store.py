@@ -59,7 +59,7 @@ def swept(store: Stores, postgres: TestDatabase, *, apply: bool, **more: Any) ->
     redactor = more.pop("redactor", None) or PersonalRedactor(Redactor(secret_detectors()), PersonalPolicy())
     words: Any = Words()
     parts: dict[str, Any] = {
-        "store": more.pop("on", None) or RedactStore(store.database, [postgres.embeddings], page=2),
+        "store": more.pop("on", None) or RedactStore(store.database, postgres.embeddings, page=2),
         "redactor": redactor,
         "keeper": None,
         "keeping": redactor.keeping,
@@ -393,7 +393,7 @@ async def test_a_sweep_that_is_killed_anywhere_goes_on_and_ends_the_same(
     for n in range(3):
         made = exchange(store.scope(user=f"u{n % 2}"), f"s{n}", 0, (f"{n} {SECRET}", "ok"), fence=store.fence)
         await store.write.commit(made, now=T0)
-    killed = Dies(RedactStore(store.database, [postgres.embeddings], page=2), at, after=after)
+    killed = Dies(RedactStore(store.database, postgres.embeddings, page=2), at, after=after)
     try:
         await swept(store, postgres, apply=True, on=killed).run()
     except KeyboardInterrupt:
@@ -409,7 +409,7 @@ async def test_a_turn_that_was_written_anew_meanwhile_is_left_to_its_writer(
 ) -> None:
     made = dirty(store)
     await store.write.commit(made, now=T0)
-    read = RedactStore(store.database, [postgres.embeddings])
+    read = RedactStore(store.database, postgres.embeddings)
     scope = await anext(read.scopes())
     turns = [one async for page in read.turns(scope, NOW, again=False) for one in page]
     await eyes.execute("UPDATE turns SET content = 'said anew' WHERE event_id = $1", made.turns[0].event_id)

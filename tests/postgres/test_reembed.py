@@ -27,6 +27,7 @@ from memory.adapters.postgres.migrate import (
     serve_model,
 )
 from memory.adapters.postgres.read_store import ReadStore
+from memory.adapters.postgres.redact_store import RedactStore
 from memory.adapters.postgres.reembed_store import ReembedStore
 from memory.adapters.postgres.serving_store import ServingStore
 from memory.adapters.postgres.write_store import WriteStore
@@ -37,6 +38,7 @@ from memory.serving import StoredModel
 from memory.stored import MemoryChange
 from memory.telemetry import Metrics
 from memory.write.reembed import Filled, Reembedding, Taken, Vectors
+from memory.write.sweep import CleanMemory, CleanVersion
 from memory.write.windows import dated
 from tests.postgres.seed import SUBJECT, T0, Stores, chunk, exchange, stores, vectors
 from tests.postgres_fixture import DIM, MODEL, TestDatabase
@@ -520,6 +522,48 @@ async def test_what_is_erased_is_erased_in_both_and_during_the_embedding_too(bot
     both.postgres.psql(f"DELETE FROM memories WHERE memory_id = '{taken.lacking[1].memory_id}'")
     for model in (both.first, both.second):
         assert both.postgres.psql(f"SELECT count(*) FROM {model.table}") == "2"
+
+
+async def test_what_a_sweep_cuts_while_it_is_embedded_gets_the_vectors_of_what_is_left(both: Both) -> None:
+    """Else what is searched by, from the switch on, is made of the words that were cut."""
+    await told(both, 1)
+    store, sweeping = both.store("filler"), RedactStore(both.stores.database, both.first.table)
+    await store.stand_by(both.second)
+    fence = await store.lead(60)
+    assert fence is not None
+    scope_id = await both.stores.scopes.ensure(both.stores.scope())
+    taken = await store.take(both.second, both.stores.tenant, scope_id)
+    cut, kept = taken.lacking
+    await _cut(sweeping, cut.memory_id)
+    vectors_of = (
+        Vectors(one.memory_id, one.version, ((0, 1),), np.eye(SMALL, dtype=np.float32)[:1]) for one in taken.lacking
+    )
+    await store.put(both.second, both.stores.tenant, scope_id, taken, list(vectors_of), fence)
+    assert both.postgres.psql(f"SELECT memory_id FROM {both.second.table}") == str(kept.memory_id)
+    await store.resign()
+    assert await both.work().fill() == "filled"
+    assert both.lacking(both.second) == 0
+
+
+async def test_a_sweep_that_began_before_a_model_stood_by_leaves_none_of_its_former_vectors(both: Both) -> None:
+    await told(both, 1)
+    sweeping = RedactStore(both.stores.database, both.first.table)
+    cut = UUID(both.postgres.psql("SELECT memory_id FROM memories LIMIT 1"))
+    await both.store("filler").stand_by(both.second)
+    assert await both.work().fill() == "filled"
+    before = both.postgres.psql(f"SELECT embedding FROM {both.second.table} WHERE memory_id = '{cut}'")
+    await _cut(sweeping, cut)
+    assert both.lacking(both.second) == 1
+    assert await both.work().fill() == "filled"
+    assert both.lacking(both.second) == 0
+    assert both.postgres.psql(f"SELECT embedding FROM {both.second.table} WHERE memory_id = '{cut}'") != before
+
+
+async def _cut(sweeping: RedactStore, memory_id: UUID) -> None:
+    """As a sweep leaves a memory that held a secret."""
+    scope = await anext(sweeping.scopes())
+    version = CleanVersion(1, "[redacted]", {}, T0, True, ((0, 10),), vectors(1))
+    await sweeping.put_memories(scope, [CleanMemory(memory_id, (version,), None, None)], [], "2.keep", (), T0)
 
 
 async def test_another_scope_sees_nothing_of_the_second_table(both: Both) -> None:

@@ -299,7 +299,7 @@ async def test_what_was_sealed_while_a_sweep_looked_at_it_stays_sealed(vault: Va
             await records.patch_memory(scope, one, 1, MemoryChange(sensitivity="confidential"), LATER)
             await super().put_memories(*args)
 
-    on = Slow(vault.stores.database, [vault.postgres.embeddings])
+    on = Slow(vault.stores.database, vault.postgres.embeddings)
     await swept(vault.stores, vault.postgres, apply=True, on=on).run()
     assert WORD not in vault.raw()
     assert (await records.memory(scope, one, now=LATER)).content == f"I live on {WORD}, and my token is {SECRET}"

@@ -17,6 +17,7 @@ from uuid import UUID
 from memory.adapters.postgres.cleaned import cleaned
 from memory.adapters.postgres.database import Database
 from memory.adapters.postgres.outbox import announce
+from memory.adapters.postgres.queries import Query
 from memory.adapters.postgres.rows import Place, key_of_its_own
 from memory.model import SealedToken
 from memory.write.procedures import derived_key
@@ -41,13 +42,13 @@ _BY: Final = "redaction"
 
 
 class RedactStore:
-    """The store, read and rewritten by a sweep. `tables` are those of the served model and of one that stands by."""
+    """The store, read and rewritten by a sweep. `embeddings` is the table of the model that embeds what is left."""
 
-    def __init__(self, database: Database, tables: Sequence[str], *, page: int = PAGE) -> None:
+    def __init__(self, database: Database, embeddings: str, *, page: int = PAGE) -> None:
         self._database = database
         self._page = page
-        self._add = database.queries["add_embedding"].of_table(tables[0])
-        self._drops = [database.queries["drop_version_vectors"].of_table(table) for table in tables]
+        self._embeddings = embeddings
+        self._add = database.queries["add_embedding"].of_table(embeddings)
 
     async def scopes(self) -> AsyncIterator[ScopeNames]:
         """Every scope of every tenant."""
@@ -142,8 +143,9 @@ class RedactStore:
         async with self._database.transaction(tenant, [scope_id]) as tx:
             changed = await tx.value("read_anew", tenant, scope_id) if memories else 0
             await cleaned(tx, _place(scope, now), mark, tokens)
+            drops = await self._drops(tx)
             for memory in memories:
-                await self._rewrite(tx, scope, memory)
+                await self._rewrite(tx, scope, memory, drops)
                 await tx.run("memory_was_redacted", tenant, memory.memory_id, changed)
             if clean:
                 ids, versions = zip(*sorted(clean), strict=True)
@@ -151,14 +153,23 @@ class RedactStore:
             told = {memory.memory_id: {"changed": ["content"], "rules": mark} for memory in memories}
             await announce(tx, tenant, scope_id, "updated", list(told), by=_BY, at=now, metadata=told)
 
-    async def _rewrite(self, tx: Any, scope: ScopeNames, memory: CleanMemory) -> None:
+    async def _drops(self, tx: Any) -> list[Query]:
+        """How vectors are dropped, from a table that came since the sweep began too. The scope is locked: who fills one
+        that comes from now on reads what this leaves.
+        """
+        serving = await tx.row("embedding_serving")
+        served = () if serving is None else (serving["table_name"], serving["standby_table"])
+        drop = self._database.queries["drop_version_vectors"]
+        return [drop.of_table(table) for table in sorted({self._embeddings, *filter(None, served)})]
+
+    async def _rewrite(self, tx: Any, scope: ScopeNames, memory: CleanMemory, drops: Sequence[Query]) -> None:
         tenant, one = scope.tenant, memory.memory_id
         taught = await tx.row("procedure_as_taught", tenant, one)
         for version in memory.versions:
             row = (tenant, one, version.number, version.content, version.attributes)
             if not await tx.run("rewrite_version", *row):
                 continue
-            for drop in self._drops if version.vectors is not None else ():
+            for drop in drops if version.vectors is not None else ():
                 await tx.run(drop, tenant, one, version.number)
             if version.vectors is not None:
                 windows = enumerate(zip(version.windows, version.vectors, strict=True))

@@ -2,12 +2,14 @@
 
 A cursor of each scope walks memories in the order of their change (scope versions are committed in order, so what
 changes later comes later): a fill that was broken off goes on, and what was written meanwhile is found at the end.
-Vectors and cursor are written in one transaction that checks the leader's fence. A memory erased meanwhile gets none.
+Vectors and cursor are written in one transaction that checks the leader's fence. A memory erased meanwhile gets none,
+nor does a text that a sweep cut meanwhile: the sweep changed its memory, so it comes again.
 Raises StoreUnavailable, LeaseLost.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import AsyncIterator, Sequence
 from typing import Final
 from uuid import UUID
@@ -125,11 +127,12 @@ class ReembedStore:
         async with self._database.transaction(tenant, [scope_id]) as tx:
             await hold_fence(tx, _LANE, fence)
             await tx.row("mark_reembedding")
-            kept = await _kept(tx, tenant, {one.memory_id for one in made})
+            await tx.value("lock_scope", tenant, scope_id)  # who cuts a text holds it
+            kept = await _as_taken(tx, tenant, taken.lacking)
             rows = (
                 (tenant, scope_id, one.memory_id, one.version, number, start, end, vector)
                 for one in made
-                if one.memory_id in kept
+                if (one.memory_id, one.version) in kept
                 for number, ((start, end), vector) in enumerate(zip(one.windows, one.vectors, strict=True))
             )
             await tx.run_many(add, rows)
@@ -169,12 +172,15 @@ class ReembedStore:
             await tx.run("next_generation")
 
 
-async def _kept(tx: Transaction, tenant: UUID, ids: set[UUID]) -> frozenset[UUID]:
-    return (
-        frozenset(row["memory_id"] for row in await tx.fetch("memories_kept", tenant, sorted(ids)))
-        if ids
-        else frozenset()
-    )
+async def _as_taken(tx: Transaction, tenant: UUID, taken: Sequence[Lacking]) -> frozenset[tuple[UUID, int]]:
+    """Those that are there and say what they said. The scope is locked."""
+    if not taken:
+        return frozenset()
+    await tx.fetch("memories_kept", tenant, sorted({one.memory_id for one in taken}))
+    said = [hashlib.sha256(one.content.encode()).digest() for one in taken]
+    ids, versions = [one.memory_id for one in taken], [one.version for one in taken]
+    rows = await tx.fetch("versions_as_taken", tenant, ids, versions, said)
+    return frozenset((row["memory_id"], row["version"]) for row in rows)
 
 
 def _within(versions: Sequence[Lacking]) -> tuple[Lacking, ...]:

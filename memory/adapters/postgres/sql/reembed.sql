@@ -213,6 +213,19 @@ WHERE tenant_id = $1 AND memory_id = ANY ($2)
 ORDER BY memory_id
 FOR KEY SHARE;
 
+-- name: versions_as_taken
+-- Those of these versions that say what they said, by its digest. What is sealed, nobody cuts.
+-- $1 tenant uuid, $2 memory_ids uuid[], $3 versions int4[], $4 digests bytea[]
+-- Uses: memory_versions_pkey. Rows: memory_id, version.
+SELECT v.memory_id, v.version
+FROM unnest($2::uuid[], $3::int4[], $4::bytea[]) AS w (memory_id, version, digest)
+CROSS JOIN LATERAL (
+    SELECT memory_id, version, content, sensitivity
+    FROM memory_versions
+    WHERE tenant_id = $1 AND memory_id = w.memory_id AND version = w.version
+    OFFSET 0) v
+WHERE v.sensitivity NOT IN ('public', 'internal') OR sha256(convert_to(v.content, 'UTF8')) = w.digest;
+
 -- name: note_reembedded
 -- A model is filled up to here; never back.
 -- $1 tenant uuid, $2 scope_id int8, $3 model_id int4, $4 version int8, $5 memory_id uuid
