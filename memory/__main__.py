@@ -47,6 +47,8 @@ COMMANDS: Final[Mapping[str, str]] = {
 """Where each command is, of this package: settings and options in, an exit code out."""
 OF_THE_SERVICE: Final = frozenset({"worker", "migrate", "prepare-model"})
 """Those that the supervisor starts, and that may make what is not there yet; the others work beside them."""
+RESUMED: Final = frozenset({"consolidate", "reembed", "encryption", "redact"})
+"""Those that take long, and keep what they have done wherever they end."""
 
 
 def main() -> int:
@@ -68,6 +70,8 @@ def _ran(given: argparse.Namespace) -> int:
         return _command(given.what)(settings, given)
     except (StoreUnavailable, QueueUnavailable, EmbedderUnavailable, LeaseLost) as fault:
         event(log, "not_there_yet", logging.WARNING, what=given.what, fault=str(fault))
+        if given.what in RESUMED:
+            sys.stderr.write("what was done is kept; the same command goes on there\n")
         return TRY_AGAIN
     except (ConfigInvalid, ModelFileInvalid, StartFailed) as fault:
         last_words(given.what, fault, form)

@@ -224,6 +224,17 @@ def test_an_import_that_takes_time_says_how_much_was_sent(
     assert f"sent {40_000 * len(LINE) / 1_000_000:.1f} MB\naccepted 1" in said
 
 
+def test_an_import_that_breaks_off_says_what_became_of_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A service that is killed: what it accepted is durable, and the same lines again are no others."""
+    (tmp_path / "past.ndjson").write_bytes(LINE)
+    line = b'{"accepted":1,"done":0,"failed":0}\n'
+    with answering(NDJSON + b"%x\r\n%s\r\n" % (len(line), line)) as url:
+        assert main(["import", str(tmp_path / "past.ndjson"), "--url", url]) == 1
+    said = capsys.readouterr().err
+    assert "what was accepted is stored all the same, and the same command goes on\n" in said
+    assert f"memory-proxy: {url} broke off in the middle of its answer" in said
+
+
 def test_an_export_goes_into_a_pipe(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

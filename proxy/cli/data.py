@@ -77,10 +77,11 @@ def run_import(options: argparse.Namespace) -> int:
                     continue
                 last = said
                 progress.say(f"accepted {said['accepted']}  done {said['done']}  failed {said['failed']}")
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, CallFailed) as fault:
             if last:
                 progress.end()
-                sys.stderr.write("left; what was accepted is stored all the same, and the same command goes on\n")
+                left = "left; " if isinstance(fault, KeyboardInterrupt) else ""
+                sys.stderr.write(f"{left}what was accepted is stored all the same, and the same command goes on\n")
             raise
     return 0 if last.get("complete") and not last.get("failed") else 1
 

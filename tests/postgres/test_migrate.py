@@ -35,7 +35,7 @@ from memory.adapters.postgres.migrate import (
 )
 from memory.adapters.postgres.scopes import Scopes
 from memory.config import Settings, load_settings, write_private
-from memory.errors import ModelFileInvalid, StartFailed, StoreUnavailable
+from memory.errors import TRY_AGAIN, ModelFileInvalid, StartFailed, StoreUnavailable
 from memory.migrate_command import migrated
 from memory.model import Scope
 from tests.postgres_fixture import DIM, MODEL, MODEL_DIGEST, TEMPLATE, Server, TestDatabase
@@ -190,6 +190,20 @@ def test_a_command_without_the_services_master_key_is_refused_and_makes_none(
     assert create("acme") == 2
     assert "another master key than" in capsys.readouterr().err
     assert postgres.psql("SELECT string_agg(name, ',') FROM tenants") == "first"
+
+
+@pytest.mark.parametrize(("command", "goes_on"), [("redact", True), ("reembed", True), ("audit", False)])
+def test_a_long_command_whose_store_goes_says_that_the_same_again_goes_on(
+    command: str, goes_on: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    away = load_settings(None, {"database.url": f"postgresql:///x?host={tmp_path}", "data.dir": str(tmp_path)}, {})
+    write_private(away, tmp_path / "settings.json")
+    monkeypatch.setenv("MEMORY_PROXY_SETTINGS", str(tmp_path / "settings.json"))
+    monkeypatch.setattr("memory.__main__.configure_logging", lambda *_: None)
+    monkeypatch.setenv("MEMORY_PROXY_MASTER_KEY", base64.b64encode(b"k" * 32).decode())
+    monkeypatch.setattr(sys, "argv", ["memory", command])
+    assert main() == TRY_AGAIN
+    assert ("what was done is kept; the same command goes on there" in capsys.readouterr().err) is goes_on
 
 
 async def test_a_start_on_the_queue_of_another_store_is_refused(
