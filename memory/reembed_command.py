@@ -13,10 +13,12 @@ import json
 import signal
 import sys
 import time
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import uvloop
 
@@ -31,13 +33,14 @@ from memory.errors import TRY_AGAIN, ConfigInvalid, StoreUnavailable
 from memory.key_wiring import with_keys
 from memory.serving import Serving, StoredModel
 from memory.wiring import holder_name, step_back
-from memory.write.reembed import LEASE_S, End, Filled, Reembedding
+from memory.write.reembed import LEASE_S, Filled, Reembedding
 
 SAY_EVERY_S: Final = 2.0
 # `--switch` closes a gap of what was written lately; more than that is to be filled first, with progress.
 SWITCH_GAP_MAX: Final = 1_000
 # Processes that have not followed a switch yet may still read the former table.
 DROP_AFTER: Final = timedelta(seconds=60)
+T = TypeVar("T")
 MODES: Final = ("fill", "status", "pause", "switch", "back", "drop")
 
 
@@ -103,7 +106,7 @@ async def _fill(here: Here) -> int:
     work = Reembedding(
         here.store, model, embedder, embedder, rest=here.asked.rest, stop=here.stop, say=_Teller(model.name)
     )
-    ended = await _led(here, work)
+    ended = await _in_turn(here, work.fill)
     embedder.close()
     if ended == "filled" and repairs:
         await work.repaired()
@@ -118,15 +121,18 @@ async def _fill(here: Here) -> int:
     return code if ended is not None else TRY_AGAIN
 
 
-async def _led(here: Here, work: Reembedding) -> End | None:
-    """The fill, once no other process is at it. One that was killed is waited for as long as its lease can last."""
-    until = time.monotonic() + LEASE_S + 1
-    while (ended := await work.fill()) is None:
+async def _in_turn(here: Here, act: Callable[[], Awaitable[T | None]]) -> T | None:
+    """What comes of it, once no other process is at it: one that was killed is waited for while its lease lasts."""
+    until, is_said = time.monotonic() + LEASE_S + 1, False
+    while (came := await act()) is None:
         if here.stop.is_set() or time.monotonic() > until:
-            sys.stderr.write("another process re-embeds; `memory-proxy reembed --status` shows how far it is\n")
+            sys.stderr.write("another process re-embeds: --status shows how far it is, --pause stops it\n")
             return None
+        if not is_said:
+            sys.stderr.write(f"another process re-embeds, or was killed at it; waiting for {LEASE_S:.0f} s at most\n")
+            is_said = True
         await asyncio.sleep(1.0)
-    return ended
+    return came
 
 
 async def _model_to_fill(here: Here) -> tuple[StoredModel, OnnxEmbedder]:
@@ -196,14 +202,15 @@ async def _is_done(here: Here, otherwise: str) -> int:
 
 async def _switched(here: Here, standby: StoredModel) -> int:
     embedder = await _embedder(here, standby)
-    await here.store.pause(False)
     work = Reembedding(
         here.store, standby, embedder, embedder, rest=here.asked.rest, stop=here.stop, say=_Teller(standby.name)
     )
-    generation = await work.switch()
+    generation = None
+    if await _in_turn(here, partial(here.store.lead, LEASE_S)) is not None:
+        await here.store.pause(False)  # no sooner: who fills has to hear of it
+        generation = await work.switch()
     embedder.close()
     if generation is None:
-        sys.stderr.write("another process re-embeds: --pause it first, or wait until it has ended\n")
         return TRY_AGAIN
     sys.stderr.write(f"{standby.name} is served; every process follows within seconds\n")
     with contextlib.suppress(StoreUnavailable):  # told to come again, somebody would switch back
@@ -218,9 +225,8 @@ async def _drop(here: Here) -> int:
         raise ConfigInvalid("no model stands by")
     if switched_at is not None and datetime.now(UTC) - switched_at < DROP_AFTER:
         raise ConfigInvalid("switched less than a minute ago: a process may still read the former model's vectors")
-    fence = await here.store.lead(LEASE_S)
+    fence = await _in_turn(here, partial(here.store.lead, LEASE_S))
     if fence is None:
-        sys.stderr.write("another process re-embeds: --pause it first\n")
         return TRY_AGAIN
     try:
         await here.store.empty(standby, fence)

@@ -43,6 +43,7 @@ from memory.write.windows import dated
 from tests.postgres.seed import SUBJECT, T0, Stores, chunk, exchange, stores, vectors
 from tests.postgres_fixture import DIM, MODEL, TestDatabase
 from tests.small_model_fixture import write_small_model
+from tests.waiting import until
 
 SMALL = 32
 # A copy of a memory, made so many days ago, at the first change of its scope and before every other id.
@@ -481,6 +482,26 @@ async def test_a_switch_and_a_way_back_that_are_asked_for_again_are_done_once(
     await both.work(model=both.first).switch()
     assert await again("back") == (0, f"{MODEL} is served already; --switch serves small again\n")
     assert (await both.served()).table == both.first.table
+
+
+async def test_a_switch_waits_for_who_was_paused_and_for_who_was_killed(
+    both: Both, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The pause is heard behind a batch and its rest; a switch that is asked for at once took it back before."""
+    monkeypatch.setattr(reembed_command, "step_back", lambda: None)
+    given = {"database.url": both.postgres.app, "database.owner_url": both.postgres.owner, "data.dir": str(tmp_path)}
+    asked = reembed_command.Asked("switch", None, None, 0.0, False)
+    await told(both, 1)
+    filler = both.store("filler")
+    await filler.stand_by(both.second)
+    assert await filler.lead(60) is not None
+    await filler.pause(True)
+    switching = asyncio.create_task(reembed_command.reembedded(load_settings(None, given, {}), asked))
+    await until(lambda: "waiting" in capsys.readouterr().err or switching.done())
+    assert await filler.paused()
+    assert await filler.lead(1.0) is not None  # and is killed
+    assert await switching == 0
+    assert (await both.served()).table == both.second.table
 
 
 async def test_what_was_never_served_is_none_to_switch_back_to(both: Both) -> None:
