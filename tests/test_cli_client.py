@@ -235,6 +235,23 @@ def test_an_import_that_breaks_off_says_what_became_of_it(tmp_path: Path, capsys
     assert f"memory-proxy: {url} broke off in the middle of its answer" in said
 
 
+@pytest.mark.parametrize(
+    ("queue", "why"),
+    [({"ok": False, "error": "disk full"}, "queue: disk full"), ({"ok": True}, "all its parts answer")],
+)
+def test_an_import_that_stands_still_says_what_hinders_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, queue: dict[str, Any], why: str
+) -> None:
+    (tmp_path / "past.ndjson").write_bytes(LINE)
+    monkeypatch.setattr("proxy.cli.data.STILL_S", 0.0)
+    still, done = b'{"accepted":1,"done":0,"failed":0}\n', b'{"accepted":1,"done":1,"failed":0,"complete":true}\n'
+    body = b"".join(b"%x\r\n%s\r\n" % (len(line), line) for line in (still, still, still, done))
+    ready = whole({"dependencies": {"store": {"ok": True}, "queue": queue}})
+    with answering(NDJSON + body + b"0\r\n\r\n", None, ready) as url:
+        assert main(["import", str(tmp_path / "past.ndjson"), "--url", url]) == 0
+    assert capsys.readouterr().err.count(why) == 1
+
+
 def test_an_export_goes_into_a_pipe(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

@@ -24,6 +24,8 @@ _ROWS = 50
 _CANDIDATES = 10
 _SHOWN_EACH_S = 0.5
 _SHOWN_FROM_BYTES = 1_000_000
+# An import that stands still for so long is asked about: of what hinders it (a full disk) its answer says nothing.
+STILL_S = 10.0
 
 
 def _failing_kindly(work: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
@@ -58,6 +60,33 @@ class Sent:
         return piece
 
 
+class Standing:
+    """Whether an import goes on; where it does not, its service is asked once what hinders it."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._last: Mapping[str, Any] = {}
+        self._moved = time.monotonic()
+        self._told = False
+
+    def told(self, said: Mapping[str, Any]) -> str:
+        """What there is to say now that it said this: mostly nothing."""
+        if said != self._last:
+            self._last, self._moved, self._told = said, time.monotonic(), False
+        elif not self._told and time.monotonic() - self._moved >= STILL_S:
+            self._told = True
+            return f"nothing moves for {STILL_S:.0f} s: {self._hindrance()}; it goes on by itself when that is mended\n"
+        return ""
+
+    def _hindrance(self) -> str:
+        try:
+            parts = self._client.get("/memory/ready")["dependencies"]
+            away = [f"{name}: {part['error']}" for name, part in parts.items() if not part["ok"]]
+        except CallFailed as fault:
+            return str(fault)
+        return "; ".join(away) or "the service has much to do, and says that all its parts answer"
+
+
 @_failing_kindly
 def run_import(options: argparse.Namespace) -> int:
     """Send a file, show progress, name the bad lines. 1 when a line failed or the import did not end."""
@@ -68,6 +97,7 @@ def run_import(options: argparse.Namespace) -> int:
         stack.callback(progress.end)
         path = f"/memory/v1/import?on_conflict={options.on_conflict}"
         client = Client(options)
+        standing = Standing(client)
         try:
             for raw in client.lines("POST", path, Sent(source, progress)):
                 said = client.parsed(raw)
@@ -76,6 +106,9 @@ def run_import(options: argparse.Namespace) -> int:
                     sys.stderr.write(printable(f"line {said.get('line')}: {said['error']}\n"))
                     continue
                 last = said
+                if hindrance := standing.told(said):
+                    progress.clear()
+                    sys.stderr.write(printable(hindrance))
                 progress.say(f"accepted {said['accepted']}  done {said['done']}  failed {said['failed']}")
         except (KeyboardInterrupt, CallFailed) as fault:
             if last:
