@@ -449,6 +449,35 @@ async def test_a_turn_of_a_copy_is_looked_up_by_its_place(postgres: TestDatabase
     assert any(index in line for line in plan) and not any("Seq Scan on turns" in line for line in plan), plan
 
 
+@pytest.mark.parametrize("generic", [False, True])
+@pytest.mark.parametrize("imported", ["source_id", "line_digest"])
+async def test_for_a_scope_without_a_copy_not_all_turns_are_gone_through_where_half_of_them_were_imported(
+    postgres: TestDatabase, imported: str, generic: bool
+) -> None:
+    """It is asked for each request with a history that nobody knows."""
+    async with stores(postgres) as made:
+        await made.write.commit(exchange(made.scope(), "s", 0), now=T0)
+        scope_id = await made.write.scope_id(made.scope())
+        known = "n" if imported == "source_id" else "'\\x' || encode(sha256(n::text::bytea), 'hex')"
+        postgres.psql(
+            f"""
+            SET session_replication_role = replica;
+            INSERT INTO turns
+                SELECT (jsonb_populate_record(t, jsonb_build_object('event_id', md5(n::text)::uuid, 'seq', n + 9,
+                    'chain', '\\x' || encode(sha256(n::text::bytea), 'hex'), 'scope_id', t.scope_id + n % 2,
+                    '{imported}', CASE WHEN n % 2 = 1 THEN {known} END))).*
+                FROM turns t, generate_series(1, 20000) n WHERE t.event_id = (SELECT event_id FROM turns LIMIT 1);
+            ANALYZE turns
+            """
+        )
+        query = made.database.queries["has_copies"]
+        async with made.database.transaction(made.tenant, [scope_id], read_only=True, generic=generic) as tx:
+            rows = await tx.fetch(replace(query, sql=f"EXPLAIN (ANALYZE) {query.sql}"), made.tenant, scope_id)
+        plan = "\n".join(row[0] for row in rows)
+        assert not await made.read.has_copies(made.scope())
+    assert "Rows Removed by Filter" not in plan and "Seq Scan" not in plan, plan
+
+
 @pytest.mark.parametrize("name", ["session_of_chains", "session_that_went_on", "chains_elsewhere"])
 async def test_a_position_is_looked_up_where_one_of_many_scopes_holds_most_turns(
     postgres: TestDatabase, name: str

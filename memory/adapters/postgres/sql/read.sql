@@ -286,12 +286,16 @@ WHERE NOT EXISTS (
 ORDER BY t.chain, s.last_at DESC, t.recorded_at DESC, t.event_id DESC;
 
 -- name: has_copies
--- Whether anything was imported into a scope.
+-- Whether anything was imported into a scope. The first of each index, not EXISTS: where a part of all turns were imported
+-- Postgres expects to come upon one at once, and went through all turns for a scope that has none.
 -- $1 tenant uuid, $2 scope_id int8
 -- Uses: turns_source, turns_line. Rows: has_copies.
-SELECT EXISTS (SELECT FROM turns WHERE tenant_id = $1 AND scope_id = $2 AND source_id IS NOT NULL)
-    OR EXISTS (SELECT FROM turns
-               WHERE tenant_id = $1 AND scope_id = $2 AND line_digest IS NOT NULL AND source_id IS NULL) AS has_copies;
+SELECT (SELECT source_id FROM turns
+        WHERE tenant_id = $1 AND scope_id = $2 AND source_id IS NOT NULL
+        ORDER BY source_id LIMIT 1) IS NOT NULL
+    OR (SELECT line_digest FROM turns
+        WHERE tenant_id = $1 AND scope_id = $2 AND line_digest IS NOT NULL AND source_id IS NULL
+        ORDER BY line_digest LIMIT 1) IS NOT NULL AS has_copies;
 
 -- name: session_that_went_on
 -- The session in which a later request sent one of these positions as its history; the earliest such request. Each
