@@ -22,7 +22,7 @@ from memory.ids import new_id
 from memory.model import Captured, Entry, ImportChunk, ImportLine, Placed, Retrieval, Scope, SessionRef, Turn
 from memory.write.copied import chained, kept
 from memory.write.facts import facts_of
-from memory.write.parts import PARTS_MAX, clean_calls, cut_binaries, typed
+from memory.write.parts import PARTS_MAX, clean_calls, cut_binaries, told_again, typed
 from memory.write.personal import PersonalRedactor, SubjectTokens
 from memory.write.redact import Redactor
 from memory.write.turns import as_sensitive_as_given, messages_of, place_of_line, turn_of, turn_of_line
@@ -323,6 +323,15 @@ def test_an_imported_call_and_output_are_kept_too() -> None:
     ]  # fmt: skip
     assert turns[0].tool_calls is not None and TOKEN not in json.dumps(turns[0].tool_calls)
     assert (turns[1].name, turns[1].tool_call_id, turns[1].integrity.value) == ("weather", "c1", "tool")
+
+
+def test_no_member_of_a_part_that_an_export_tells_brings_a_secret() -> None:
+    told = [{name: f"{TOKEN} {name}" for name in ("type", "media_type", "name", "file_id", "url", "text")}]
+    (part,) = told_again([{**told[0], "sha256": SHA, "bytes": 3}], REDACTOR)
+    assert TOKEN not in json.dumps(part) and part.keys() == {*told[0], "sha256", "bytes"}
+    assert (part["sha256"], part["bytes"]) == (SHA, 3)
+    plain = {"type": "image_url", "media_type": "image/png", "sha256": SHA, "bytes": 3}
+    assert told_again([plain], REDACTOR) == [plain]
 
 
 @pytest.mark.parametrize(

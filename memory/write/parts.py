@@ -102,10 +102,10 @@ def beside(message: Mapping[str, Any]) -> list[Part]:
 
 
 def told_again(parts: Sequence[Part], redactor: Redacts) -> list[Part]:
-    """Parts that another store or a client has told, as this one would."""
+    """Parts that another store or a client has told, as this one would: whatever says them may hold a secret."""
     return [
         {
-            name: redactor.redact(storable(value)).text if name in _CHARS and isinstance(value, str) else value
+            name: redactor.redact(storable(value)).text if isinstance(value, str) and name != "sha256" else value
             for name, value in part.items()
         }
         for part in parts
