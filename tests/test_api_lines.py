@@ -268,6 +268,16 @@ def test_an_image_in_a_line_is_told_by_its_digest_and_nothing_that_a_cut_went_th
     assert parts[1].keys() == {"type", "sha256", "bytes"}
 
 
+def test_another_image_under_the_same_words_makes_another_line() -> None:
+    said = [{"type": "text", "text": "What is this?"}]
+    one, other = (
+        read(role="user", content=[*said, {"type": "image_url", "image_url": {"url": f"https://a.example/{n}.png"}}])
+        for n in range(2)
+    )
+    assert one.content == other.content and one.digest != other.digest
+    assert read(role="user", content=said).digest == read(role="user", content="What is this?").digest
+
+
 def test_an_exported_turn_may_have_any_role_a_client_sent() -> None:
     assert read(type="turn", event_id=str(UUID(int=7)), role="function", content="").role == "function"
 

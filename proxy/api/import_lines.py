@@ -403,6 +403,7 @@ def _with_digest(given: Given, value: dict[str, Any]) -> Given:
         name: member for name, member in value.items() if name not in ours and member is not None
     }
     members |= {"content": given.content, "role": given.role}
+    members |= {"parts": given.parts} if given.parts and given.event_id is None else {}
     members |= {"session": given.session} if given.session is not None else {}
     members |= {"occurred_at": given.occurred_at.isoformat()} if given.occurred_at is not None else {}
     members |= {"source_id": given.source_id} if given.source_id is not None else {}
