@@ -51,6 +51,7 @@ from memory.write.seams import WriteParts
 from memory.write.tombstones import digests_of, given_of
 from memory.write.turns import (
     Message,
+    as_copied,
     as_sensitive_as_given,
     messages_of,
     place_of_line,
@@ -122,7 +123,7 @@ class WritePath:
             cleaned_by=self._parts.cleaned_by,
             tokens=tuple(tokens.kept.values()) if tokens else (),
         )
-        digests = await self._digests(captured, turns)
+        digests = await self._digests(captured, turns, as_copied(fresh, chain_key))
         with self._parts.metrics.write_seconds.labels("store").time():
             done = await self._parts.store.commit(commit, now=self._parts.clock(), digests=digests)
         lag = self._parts.clock() - captured.finished_at
@@ -235,9 +236,9 @@ class WritePath:
             turns.append(((line, ref), turn))
         return turns
 
-    async def _digests(self, captured: Captured, turns: Sequence[Turn]) -> Digests:
+    async def _digests(self, captured: Captured, turns: Sequence[Turn], copied: Mapping[UUID, Digest]) -> Digests:
         content_key = await self._parts.keys.content_key(captured.scope.tenant)
-        found = digests_of(content_key, captured.scope, [captured.session.label], turns)
+        found = digests_of(content_key, captured.scope, [captured.session.label], turns, copied=copied)
         return replace(found, given=given_of(content_key, captured.retrieval, captured.digests, turns))
 
     async def _line_digests(self, scope: Scope, items: Sequence[ImportItem]) -> Digests:

@@ -51,16 +51,16 @@ def called(source_id: str | None, line_digest: bytes | None, event_id: UUID | No
 
 
 def turn_digests(
-    content_key: bytes, user: str, content: str, names: Iterable[str], chain: bytes
+    content_key: bytes, user: str, content: str, names: Iterable[str], *chains: bytes
 ) -> tuple[tuple[TombstoneKind, bytes], ...]:
-    """What a turn is recognised by: its place in the chain, what it is `called`, and its words where they are more than
-    anybody says every day.
+    """What a turn is recognised by: its places in the chain, what it is `called`, and its words where they are more
+    than anybody says every day.
     """
 
     def of(kind: TombstoneKind, value: str) -> tuple[TombstoneKind, bytes]:
         return kind, digest(content_key, kind, f"{user}\x00{value}")
 
-    found = [of("chain", chain.hex())]
+    found = [of("chain", chain.hex()) for chain in chains]
     if len(content) >= CONTENT_CHARS_MIN:
         found.append(of("content", content))
     return (*found, *(source_mark(content_key, user, name) for name in names))
@@ -72,11 +72,12 @@ def digests_of(
     labels: Iterable[str],
     turns: Iterable[Turn],
     label_of: Mapping[UUID, str] | None = None,
+    copied: Mapping[UUID, Digest] | None = None,
 ) -> Digests:
     """The digests of a commit: its scope's names and sessions, and of each turn its place, source and words.
 
     `label_of`: the session of each turn of an import, by event id. Such a turn happened when its line says, so each is
-    held against the names by itself.
+    held against the names by itself. `copied`: where a turn stands in a copy, if that is elsewhere.
     """
     user, project = digest(content_key, "user", scope.user), digest(content_key, "project", scope.project)
     sessions = {label: session_digest(content_key, scope, label) for label in {*labels, *(label_of or {}).values()}}
@@ -88,7 +89,8 @@ def digests_of(
     items: dict[UUID, tuple[tuple[TombstoneKind, bytes], ...]] = {}
     for turn in turns:
         names = called(turn.source_id, turn.line_digest)
-        found = turn_digests(content_key, scope.user, turn.content, names, turn.chain)
+        chains = {turn.chain, (copied or {}).get(turn.event_id, turn.chain)}
+        found = turn_digests(content_key, scope.user, turn.content, names, *chains)
         if label_of:
             found = (*found, ("user", user), ("project", project), ("session", sessions[label_of[turn.event_id]]))
         items[turn.event_id] = found

@@ -9,7 +9,7 @@ empty text.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
@@ -225,6 +225,31 @@ def as_exported(value: Mapping[str, Any], redactor: Redacts) -> tuple[Mapping[st
         "tool_call_id": _clean(value.get("tool_call_id"), redactor),
     }
     return _without_tokens(message), said.parts or []
+
+
+def as_copied(turns: Iterable[Turn], chain_key: bytes) -> dict[UUID, Digest]:
+    """Where an import has put those of a whole history that are told in other words there than their client's: what was
+    forgotten in a copy is known by that.
+    """
+    found: dict[UUID, Digest] = {}
+    before: Digest | None = None
+    behind: Digest | None = None
+    for turn in turns:
+        if turn.parent_chain != before:
+            break
+        said = {
+            "role": turn.role,
+            "content": turn.content,
+            "tool_calls": turn.tool_calls,
+            "tool_call_id": turn.tool_call_id,
+        }
+        before, behind = (
+            turn.chain,
+            extend(chain_key, behind, _without_tokens(said), told_attachments(turn.parts or ())),
+        )
+        if behind != before:
+            found[turn.event_id] = behind
+    return found
 
 
 def _without_tokens(message: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -104,6 +104,20 @@ def test_another_secret_in_its_place_is_another_message(service: Service, user: 
     assert len(turns(other)) == before + 2 + 4
 
 
+@pytest.mark.parametrize("opening", [SECRET, "My cat is called Momo."])
+def test_what_was_forgotten_in_a_copy_stays_so_when_its_client_goes_on(
+    service: Service, user: str, api: Api, other: Api, opening: str
+) -> None:
+    """Words that anybody may say again are refused at their place only, and redacted words put them elsewhere."""
+    said = [turn("user", opening), turn("assistant", "Noted."), turn("user", "I am pregnant.")]
+    history, session = goes_on(service, said, "", user)
+    moved(api, other)
+    assert other.call("POST", "/memory/v1/forget", {"session": session}).status == 200
+    goes_on(service, history, "How deep is the harbour?", f"{user}-2")
+    first, _ = turns(other)
+    assert first["content"] == "How deep is the harbour?"
+
+
 def test_ways_on_that_come_to_a_copy_later_stand_behind_what_it_has(
     service: Service, user: str, api: Api, other: Api
 ) -> None:
