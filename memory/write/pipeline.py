@@ -36,7 +36,7 @@ from memory.read.conversation import session_ref
 from memory.seldom import Seldom
 from memory.stored import Digests, ImportItem
 from memory.telemetry import event
-from memory.write.copied import Kept, kept, recognised, unknown_history
+from memory.write.copied import Kept, chained, kept, recognised, unknown_history
 from memory.write.embedding import embedded, ending
 from memory.write.facts import spoken
 from memory.write.homing import at_home
@@ -96,7 +96,7 @@ class WritePath:
             captured = payload.unpack_captured(await self._records.opened(delivery))
             chain_key = await self._parts.keys.chain_key(captured.scope.tenant)
             captured = await at_home(self._parts.store, captured, chain_key)
-            captured, messages, known = await self._recognised(captured, chain_key)
+            captured, messages, known, copied = await self._recognised(captured, chain_key)
         tokens = await self._tokens(captured.scope)
         fresh, earlier = await self._fresh_turns(captured, messages, known, tokens)
         turns = as_sensitive_as_given(fresh, captured.retrieval)
@@ -123,7 +123,7 @@ class WritePath:
             cleaned_by=self._parts.cleaned_by,
             tokens=tuple(tokens.kept.values()) if tokens else (),
         )
-        digests = await self._digests(captured, turns, as_copied(fresh, chain_key))
+        digests = await self._digests(captured, turns, {**as_copied(fresh, chain_key), **copied})
         with self._parts.metrics.write_seconds.labels("store").time():
             done = await self._parts.store.commit(commit, now=self._parts.clock(), digests=digests)
         lag = self._parts.clock() - captured.finished_at
@@ -236,7 +236,7 @@ class WritePath:
             turns.append(((line, ref), turn))
         return turns
 
-    async def _digests(self, captured: Captured, turns: Sequence[Turn], copied: Mapping[UUID, Digest]) -> Digests:
+    async def _digests(self, captured: Captured, turns: Sequence[Turn], copied: Mapping[Digest, Digest]) -> Digests:
         content_key = await self._parts.keys.content_key(captured.scope.tenant)
         found = digests_of(content_key, captured.scope, [captured.session.label], turns, copied=copied)
         return replace(found, given=given_of(content_key, captured.retrieval, captured.digests, turns))
@@ -285,8 +285,10 @@ class WritePath:
 
     async def _recognised(
         self, captured: Captured, chain_key: bytes
-    ) -> tuple[Captured, list[Message], Mapping[Digest, UUID]]:
-        """The exchange, its messages, and which of these its session has: one that goes on in a copy is of that."""
+    ) -> tuple[Captured, list[Message], Mapping[Digest, UUID], Mapping[Digest, Digest]]:
+        """The exchange, its messages, and which of these its session has: one that goes on in a copy is of that; and
+        where those that nobody knows would stand there.
+        """
         store, scope, messages = self._parts.store, captured.scope, messages_of(captured, chain_key)
         chains = [message.chain for message in messages]
         known = await store.known_chains(scope, captured.session.session_id, chains)
@@ -296,7 +298,8 @@ class WritePath:
         if session is not None:
             captured = replace(captured, session=session)
             known = await store.known_chains(scope, session.session_id, chains)
-        return captured, messages, known
+        places = dict(zip((one.chain for one in sent), chained(chain_key, words), strict=True)) if words else {}
+        return captured, messages, known, places
 
     def _as_kept(self, messages: Sequence[Message]) -> list[Kept]:
         redactor = self._redactor([[said_in(message.value) for message in messages]], None)

@@ -72,12 +72,12 @@ def digests_of(
     labels: Iterable[str],
     turns: Iterable[Turn],
     label_of: Mapping[UUID, str] | None = None,
-    copied: Mapping[UUID, Digest] | None = None,
+    copied: Mapping[Digest, Digest] | None = None,
 ) -> Digests:
     """The digests of a commit: its scope's names and sessions, and of each turn its place, source and words.
 
     `label_of`: the session of each turn of an import, by event id. Such a turn happened when its line says, so each is
-    held against the names by itself. `copied`: where a turn stands in a copy, if that is elsewhere.
+    held against the names by itself. `copied`: where one stands in a copy, by its place.
     """
     user, project = digest(content_key, "user", scope.user), digest(content_key, "project", scope.project)
     sessions = {label: session_digest(content_key, scope, label) for label in {*labels, *(label_of or {}).values()}}
@@ -89,7 +89,7 @@ def digests_of(
     items: dict[UUID, tuple[tuple[TombstoneKind, bytes], ...]] = {}
     for turn in turns:
         names = called(turn.source_id, turn.line_digest)
-        chains = {turn.chain, (copied or {}).get(turn.event_id, turn.chain)}
+        chains = {turn.chain, (copied or {}).get(turn.chain, turn.chain)}
         found = turn_digests(content_key, scope.user, turn.content, names, *chains)
         if label_of:
             found = (*found, ("user", user), ("project", project), ("session", sessions[label_of[turn.event_id]]))

@@ -227,11 +227,11 @@ def as_exported(value: Mapping[str, Any], redactor: Redacts) -> tuple[Mapping[st
     return _without_tokens(message), said.parts or []
 
 
-def as_copied(turns: Iterable[Turn], chain_key: bytes) -> dict[UUID, Digest]:
-    """Where an import has put those of a whole history that are told in other words there than their client's: what was
-    forgotten in a copy is known by that.
+def as_copied(turns: Iterable[Turn], chain_key: bytes) -> dict[Digest, Digest]:
+    """Where an import has put the turns of a whole history, by their places: what was forgotten in a copy is known by
+    that.
     """
-    found: dict[UUID, Digest] = {}
+    found: dict[Digest, Digest] = {}
     before: Digest | None = None
     behind: Digest | None = None
     for turn in turns:
@@ -247,8 +247,7 @@ def as_copied(turns: Iterable[Turn], chain_key: bytes) -> dict[UUID, Digest]:
             turn.chain,
             extend(chain_key, behind, _without_tokens(said), told_attachments(turn.parts or ())),
         )
-        if behind != before:
-            found[turn.event_id] = behind
+        found[before] = behind
     return found
 
 

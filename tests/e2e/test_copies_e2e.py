@@ -118,6 +118,20 @@ def test_what_was_forgotten_in_a_copy_stays_so_when_its_client_goes_on(
     assert first["content"] == "How deep is the harbour?"
 
 
+@pytest.mark.parametrize("opening", [SECRET, "My cat is called Momo."])
+def test_one_message_that_was_forgotten_in_a_copy_stays_so_when_its_client_goes_on(
+    service: Service, user: str, api: Api, other: Api, opening: str
+) -> None:
+    said = [turn("user", opening), turn("assistant", "Noted."), turn("user", "I am pregnant.")]
+    history, _ = goes_on(service, said, "", user)
+    moved(api, other)
+    (gone,) = [line for line in turns(other) if line["content"] == said[2]["content"]]
+    assert other.call("POST", "/memory/v1/forget", {"source_id": gone["source_id"]}).status == 200
+    goes_on(service, history, "How deep is the harbour?", f"{user}-2")
+    assert said[2]["content"] not in [line["content"] for line in turns(other)]
+    assert len(turns(other)) == 5
+
+
 def test_ways_on_that_come_to_a_copy_later_stand_behind_what_it_has(
     service: Service, user: str, api: Api, other: Api
 ) -> None:
