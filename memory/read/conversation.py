@@ -350,9 +350,8 @@ class Conversations:
         if self._copied is None or sum(map(_characters, sent)) > COPIED_CHARACTERS_MAX:
             return None, False
         try:
-            if not await self._store.has_copies(
-                scope
-            ):  # else examples before each question would be redacted each time
+            # Examples before each question would be redacted each time.
+            if not await self._store.has_copies(scope):
                 return None, False
         except MemoryProxyFault:
             return None, True

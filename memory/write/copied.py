@@ -27,6 +27,9 @@ Kept = tuple[Mapping[str, Any], Sequence[bytes]]
 class Copies(Homes, Protocol):
     """What the store knows of chain positions, and what it is told of those of a copy."""
 
+    async def has_copies(self, scope: Scope) -> bool:
+        """Whether anything was imported into this very scope. Raises StoreUnavailable."""
+
     async def take_places(self, scope: Scope, session_id: UUID, places: Mapping[Digest, Digest]) -> None:
         """Put imported turns of a session from these positions to those. Raises StoreUnavailable."""
 

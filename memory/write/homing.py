@@ -32,9 +32,6 @@ class Homes(Protocol):
     async def session_of_chains(self, scope: Scope, digests: Sequence[Digest]) -> Mapping[bytes, SessionRef]:
         """The latest session of this very scope that has each position. Raises StoreUnavailable."""
 
-    async def has_copies(self, scope: Scope) -> bool:
-        """Whether anything was imported into this very scope. Raises StoreUnavailable."""
-
     async def session_that_went_on(self, scope: Scope, digests: Sequence[Digest], after: datetime) -> SessionRef | None:
         """The session in which a request that arrived after `after` sent one of these positions as its history.
 
