@@ -349,6 +349,19 @@ async def asks_and_leaves(hot: HotScopes, scope: Scope, moment: datetime) -> Non
             await hot.as_of(scope, moment)
 
 
+async def test_a_past_is_read_again_in_time_whoever_goes_on_asking(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the nightly run deletes for good is announced to no index."""
+    hot = hot_of(store)
+    first = await hot.as_of(SCOPE, NOW)
+    assert await hot.as_of(SCOPE, NOW) is first
+    store.rows.clear()  # no version tells of it
+    monkeypatch.setattr(module, "PAST_READ_AGAIN_S", 0.0)
+    assert len((await hot.as_of(SCOPE, NOW)).index) == 0
+    hot.close()
+
+
 async def test_the_past_is_read_once_for_all_who_ask_of_a_moment_while_it_is_held(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -56,6 +56,8 @@ TRIM_BYTES: Final = 16 << 20
 _LARGE_SHARE: Final = 16
 # How long an index of the past is held for a further question: who looks into what was known then thinks in between.
 PAST_HELD_S: Final = 300.0
+# And from its reading on, whoever goes on asking: what the nightly run deletes for good is announced to no index.
+PAST_READ_AGAIN_S: Final = 3600.0
 # So many of the past are read on for who has left and may ask again, one of each user: the moments that one may ask of
 # are without number, and each would be read whole.
 PASTS_LEFT_MAX: Final = 4
@@ -107,7 +109,7 @@ class HotScope:
     of kinds that the index does not follow until anything in its scopes moves; `is_let_go`: something of it was erased,
     so it answers nobody any more, not even who has it already. `next` is the reading that waits for its turn, `wanted`
     the versions and `strict` whether it is wanted in any case, by all who wait for it. Of one of the past: how many are
-    `asking` for it, the reading `under_way`, and when it `ends` where nobody asks again.
+    `asking` for it, the reading `under_way`, when it was `begun_at`, and when it `ends` where nobody asks again.
     """
 
     index: ScopeIndex
@@ -126,6 +128,7 @@ class HotScope:
     asking: int = 0
     under_way: asyncio.Task[None] | None = None
     ends: asyncio.TimerHandle | None = None
+    begun_at: float = field(default_factory=time.monotonic)
 
     def stop(self) -> None:
         """Read it no further, and have no end in time: nobody asks for it."""
@@ -327,6 +330,7 @@ class HotScopes:
         """
         past = Past(scope, moment)
         while True:
+            self._end_old(past)
             drops, hot = self._drops[scope.tenant], self._asked(past)
             self._pasts[past] = hot
             self._pasts.move_to_end(past)
@@ -365,6 +369,11 @@ class HotScopes:
 
     def _may_be_given(self, scope: Held, hot: HotScope, drops: int) -> bool:
         return not hot.is_let_go and (self._scopes.get(scope) is hot or drops == self._drops[scope.tenant])
+
+    def _end_old(self, past: Past) -> None:
+        hot = self._pasts.get(past)
+        if hot is not None and not hot.asking and time.monotonic() - hot.begun_at > PAST_READ_AGAIN_S:
+            self._end(past, hot)
 
     def _left(self, past: Past, hot: HotScope) -> None:
         """One who asked of the past has gone, with an answer or without."""
