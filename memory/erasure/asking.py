@@ -15,13 +15,14 @@ from uuid import UUID
 
 from memory.envelope import Binding, seal
 from memory.erasure.journal import Entry
-from memory.erasure.model import GoneTurn, Job, Labelled, Listed, Plan, Target
+from memory.erasure.model import ID_BYTES, GoneTurn, Job, Labelled, Listed, Plan, Target
 from memory.erasure.ports import EraseStore, Witness
 from memory.erasure.repeated import answers_given, own_words, said_again
 from memory.erasure.shingles import Shingles
 from memory.ids import new_id
 from memory.keys import KeyRing
 from memory.model import Scope, TombstoneKind, Unless
+from memory.off_loop import off_loop
 from memory.stored import Page
 from memory.write.tombstones import digest, session_digest
 
@@ -53,7 +54,8 @@ class Asking:
         if repeats := await self._repeats(plan, target, made, turns.keys()):
             turns |= repeats
             made = await self.store.reach(replace(plan, turns={**plan.turns, **repeats}), tenant, turns)
-        return plan, [str(one) for one in turns], [str(one) for one in made]
+        size_bytes = (len(turns) + len(made)) * ID_BYTES
+        return await off_loop(size_bytes, lambda: (plan, list(map(str, turns)), list(map(str, made))))
 
     async def named(self, target: Target) -> tuple[Plan, list[Labelled]]:
         """What a part of a scope comes to now, and how what it names, rests on or holds is labelled."""
@@ -64,8 +66,7 @@ class Asking:
     async def labels(self, target: Target, ids: Sequence[UUID], sessions: Sequence[UUID] = ()) -> list[Labelled]:
         """How these are labelled now."""
         tenant = target.scope.tenant
-        see = [one.scope_id for one in await self.store.scopes(tenant)]
-        return await self.store.labelled(tenant, see, ids, sessions)
+        return await self.store.labelled(tenant, await self.store.scope_ids(tenant), ids, sessions)
 
     async def ask(self, target: Target, now: datetime, witness: Witness | None = None) -> UUID:
         """Write a job, and that it was asked for; its id."""
@@ -102,8 +103,8 @@ class Asking:
 
     async def scopes_of(self, tenant: UUID, user: str) -> list[Scope]:
         """The user's own scopes, of every project and agent."""
-        named = await self.store.scopes(tenant)
-        return [Scope(tenant, user, o.project, o.agent) for o in named if o.user == user and o.visibility == "own"]
+        named = await self.store.scopes_named(tenant, user=user)
+        return [Scope(tenant, user, o.project, o.agent) for o in named if o.visibility == "own"]
 
     async def unless(self, scope: Scope, memory_ids: Sequence[UUID], label: str | None, happened: datetime) -> Unless:
         """What keeps a memory known by these ids away: that it was forgotten itself, or that its user, its project or

@@ -156,7 +156,7 @@ class Erasing:
             Sought(one.job.erasure_id, one.items, one.known.words, one.known.made, await self._held(one))
             for one in taken
         ]
-        parts, scopes = self._parts, [one.scope_id for one in await self._store.scopes(tenant)]
+        parts, scopes = self._parts, await self._store.scope_ids(tenant)
         return await Probing(parts.probe, parts.redis, parts.spool, parts.spooled).run(tenant, scopes, sought)
 
     async def end(self, taken: TakenOut, traces: Traces, fence: int) -> None:
@@ -310,7 +310,7 @@ class Erasing:
         tenant: UUID,
     ) -> dict[UUID, int]:
         content_key = await self._parts.keys.content_key(tenant)
-        users = {one.scope_id: one.user for one in await self._store.scopes(tenant)}
+        users = {one.scope_id: one.user for one in await self._store.scopes_by_id(tenant, plan.touched)}
         events: dict[UUID, int] = {}
         async for page in self._store.turns(tenant, scopes, sessions, turns, plan.touched):
             for one in page:
@@ -342,8 +342,7 @@ class Erasing:
     async def _plan_of(self, job: Job) -> Plan:
         """The plan of a job that was marked before: as it was written down."""
         items = await self._store.items(job)
-        wanted = set(items.scope_ids())
-        scopes = tuple(one for one in await self._store.scopes(job.tenant_id) if one.scope_id in wanted)
+        scopes = tuple(await self._store.scopes_by_id(job.tenant_id, items.scope_ids()))
         of = {kind: {UUID(item): scope for item, scope in items.of.get(kind, {}).items()} for kind in _BY_ID}
         sessions = {one: (scope, "") for one, scope in of["session"].items()}
         return Plan(scopes, sessions, of["turn"], of["memory"])
@@ -363,8 +362,8 @@ class Erasing:
         """
         hot = await self._hot_of_turns(job, items)
         if target.kind in WHOLE or target.until is not None:
-            touched = set(items.scope_ids() if target.until is None else items.touched())
-            there = [one for one in await self._store.scopes(job.tenant_id) if one.scope_id in touched]
+            touched = items.scope_ids() if target.until is None else items.touched()
+            there = await self._store.scopes_by_id(job.tenant_id, touched)
             whole = dict.fromkeys([*(await self._keys_of(job.tenant_id, there)).values(), *items.scope_keys()])
             return {**hot, **whole}
         key = scope_key(await self._parts.keys.chain_key(job.tenant_id), target.scope)
@@ -385,7 +384,7 @@ class Erasing:
                 for one in page:
                     sessions.setdefault(one.scope_id, []).append(one.session_id)
             found = {**sessions}
-        there = [one for one in await self._store.scopes(job.tenant_id) if one.scope_id in found]
+        there = await self._store.scopes_by_id(job.tenant_id, found)
         return {key: found[at] for at, key in (await self._keys_of(job.tenant_id, there)).items()}
 
     async def _purge(self, job: Job, target: Target, known: Known, fence: int) -> Job:

@@ -10,9 +10,10 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
-from memory.erasure.model import Plan, Target
+from memory.erasure.model import ID_BYTES, Plan, Target
 from memory.erasure.ports import EraseStore
 from memory.erasure.shingles import Shingles
+from memory.off_loop import off_loop
 
 
 async def answers_given(
@@ -21,15 +22,20 @@ async def answers_given(
     """Answers to requests that were given any of it: in its own scopes, where they do not go whole, and in all where
     others are shown a copy. `shown` takes in what goes of scopes of which nothing else does: copies.
     """
-    tenant, touched = target.scope.tenant, frozenset(plan.touched)
-    whole = bool(plan.scopes) and not plan.stays
+    tenant = target.scope.tenant
     if target.until is None:
-        shown.update(one for one, at in made.items() if at not in touched)
-    asked = {one: at for one, at in made.items() if not whole or one in shown}
+        shown |= await off_loop(len(made) * ID_BYTES, lambda: _elsewhere(plan, made))
+    asked = {one: made[one] for one in shown} if plan.scopes and not plan.stays else made
     if not asked:
         return ()
-    see = [one.scope_id for one in await store.scopes(tenant)] if shown else plan.touched
+    see = await store.scope_ids(tenant) if shown else plan.touched
     return await store.answers_given(tenant, see, asked)
+
+
+def _elsewhere(plan: Plan, made: Mapping[UUID, int]) -> set[UUID]:
+    """Those that lie in scopes of which nothing else goes."""
+    touched = frozenset(plan.touched)
+    return {one for one, at in made.items() if at not in touched}
 
 
 async def own_words(

@@ -11,17 +11,19 @@ from __future__ import annotations
 import asyncio
 import hmac
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
 from aiohttp import web
 
 from memory.audit import noted
-from memory.erasure.model import WHOLE, Labelled, Listed, Step, Target
+from memory.erasure.model import ID_BYTES, WHOLE, Labelled, Listed, Step, Target
 from memory.errors import Conflict, NotFound, ScopeDenied, StoreUnavailable
 from memory.model import Scope
+from memory.off_loop import off_loop
 from memory.read.items import Filter
 from memory.read.recall import Question
 from policies.capabilities import ADMIN, READ_OWN
@@ -137,8 +139,8 @@ class Forget:
             "memories": len(memories),
         }
         key = await self._parts.keys.content_key(target.scope.tenant)
-        text = "\n".join([target.kind, target.value, *sorted(turns), *sorted(memories)])
-        confirm = hmac.digest(key, b"confirm\x00" + text.encode("utf-8", "surrogatepass"), "sha256").hex()
+        size_bytes = (len(turns) + len(memories)) * ID_BYTES
+        confirm = await off_loop(size_bytes, partial(_confirm, key, target, turns, memories))
         sample = await self._shown(target, holder, [*memories, *turns][:_SAMPLE_IDS])
         return ForgetPlanned(counts=counts, sample_ids=sample, confirm=confirm)
 
@@ -200,6 +202,12 @@ class Forget:
         if recall.rung == "none" and recall.reason is not None:
             raise StoreUnavailable(f"memory cannot be searched now ({recall.reason})", retry_after_s=1)
         return tuple(found for one in recall.candidates if one.admitted for found in (one.memory_id, *one.same))
+
+
+def _confirm(key: bytes, target: Target, turns: Iterable[str], memories: Iterable[str]) -> str:
+    """What stands for all that would go."""
+    text = "\n".join([target.kind, target.value, *sorted(turns), *sorted(memories)])
+    return hmac.digest(key, b"confirm\x00" + text.encode("utf-8", "surrogatepass"), "sha256").hex()
 
 
 def _answered(answer: Answer) -> web.Response:

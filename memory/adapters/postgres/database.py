@@ -413,7 +413,7 @@ async def _no_reset(_connection: Any) -> None:
 
 
 def _array(scope_ids: Iterable[int]) -> str:
-    return "{" + ",".join(str(int(scope_id)) for scope_id in scope_ids) + "}"
+    return "{" + ",".join(map(str, map(int, scope_ids))) + "}"
 
 
 def _fault(exc: BaseException) -> MemoryProxyFault:

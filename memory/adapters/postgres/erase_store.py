@@ -9,9 +9,11 @@ StoreUnavailable, LeaseLost.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence, Set
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
+from operator import attrgetter
 from typing import Any, Final
 from uuid import UUID
 
@@ -24,9 +26,10 @@ from memory.adapters.postgres.erase_tokens import drop_unsaid
 from memory.adapters.postgres.facts import EmbeddingQueries
 from memory.adapters.postgres.leases import hold_fence
 from memory.adapters.postgres.rows import Place
-from memory.erasure.model import WHOLE, GoneTurn, Items, Job, Labelled, Named, Plan, Target, added
+from memory.erasure.model import ID_BYTES, WHOLE, GoneTurn, Items, Job, Labelled, Named, Plan, Target, added
 from memory.errors import StoreUnavailable
 from memory.ids import id_in
+from memory.off_loop import off_loop
 from memory.write.tombstones import called
 
 _PAGE_ROWS: Final = 2_000
@@ -43,9 +46,25 @@ class EraseStore(EraseJobs):
         self.embeddings = EmbeddingQueries(add, database.queries["copy_embeddings"].of_table(embeddings))
 
     async def scopes(self, tenant: UUID) -> list[Named]:
-        """Every scope of a tenant."""
+        """Every scope of a tenant with its names: 50,000 hold an event loop for .1 s, so no request asks for them."""
         async with self._database.transaction(tenant, read_only=True) as tx:
             return [_named(row) for row in await tx.fetch("all_scopes", tenant)]
+
+    async def scope_ids(self, tenant: UUID) -> list[int]:
+        """The ids of every scope of a tenant."""
+        async with self._database.transaction(tenant, read_only=True) as tx:
+            found: list[int] = await tx.value("all_scope_ids", tenant)
+        return found
+
+    async def scopes_named(self, tenant: UUID, *, user: str | None = None, project: str | None = None) -> list[Named]:
+        """The scopes of a user, or of a project."""
+        async with self._database.transaction(tenant, read_only=True) as tx:
+            return [_named(row) for row in await tx.fetch("scopes_named", tenant, user, project)]
+
+    async def scopes_by_id(self, tenant: UUID, scope_ids: Collection[int]) -> list[Named]:
+        """Those of these scopes that are there."""
+        async with self._database.transaction(tenant, read_only=True) as tx:
+            return [_named(row) for row in await tx.fetch("scopes_by_id", tenant, list(scope_ids))]
 
     async def labels(self, tenant: UUID, scopes: Sequence[int]) -> list[tuple[UUID, int, str]]:
         """The conversations of these scopes: id, scope, label."""
@@ -58,12 +77,14 @@ class EraseStore(EraseJobs):
     async def plan(self, target: Target) -> Plan:
         """What this target comes to now; an empty plan where there is nothing of it."""
         tenant = target.scope.tenant
-        named = await self.scopes(tenant)
-        everything = _all_of(named, [one.scope_id for one in named if target.is_about(one)])
+        user = target.value if target.kind == "user" else target.scope.user
+        is_of = {"project": target.value} if target.kind == "project" else {"user": user}
+        about = await self.scopes_named(tenant, **is_of)
+        everything = _first_of(await self.scope_ids(tenant), [one.scope_id for one in about])
         async with self._database.transaction(tenant, everything, read_only=True) as tx:
             if target.until is not None and target.kind == "query":
                 return await plan_until(tx, target, Plan(), target.until)  # its ids say all
-            meant = await _meant(tx, target)
+            meant = await (_whole(tx, target, about) if target.kind in WHOLE else _named_part(tx, target))
             if target.until is None:
                 return meant
             await tx.see(tenant, everything)
@@ -102,11 +123,9 @@ class EraseStore(EraseJobs):
 
     async def reach(self, plan: Plan, tenant: UUID, events: Mapping[UUID, int]) -> dict[UUID, int]:
         """Every memory that a plan takes, with these turns, and its scope; copies that others are shown among them."""
-        everything = _all_of(await self.scopes(tenant), plan.touched)
+        everything = _first_of(await self.scope_ids(tenant), plan.touched)
         whole = frozenset(plan.scope_ids)
-        of = dict[int, list[UUID]]()
-        for one, scope_id in events.items():
-            of.setdefault(scope_id, []).append(one)
+        of = await off_loop(len(events) * ID_BYTES, partial(_by_scope, events))
         async with self._database.transaction(tenant, everything, read_only=True) as tx:
             await tx.run("plan_each_time")
             taken: dict[UUID, Any] = {}
@@ -116,11 +135,12 @@ class EraseStore(EraseJobs):
                 first |= {row["memory_id"] for row in await tx.fetch("memories_of_scopes", tenant, some)}
                 taken |= await _taken_along(tx, tenant, first)
             await tx.see(tenant, everything)
-            first = {one for one, scope_id in events.items() if scope_id not in whole} | plan.memories.keys()
+            size_bytes = (len(events) + len(taken)) * ID_BYTES
+            first = await off_loop(size_bytes, lambda: _beside(events, whole) | _outside(taken, whole))
             first |= {row["memory_id"] for row in await tx.fetch("memories_of_sessions", tenant, plan.sessions_beside)}
-            taken |= await _taken_along(tx, tenant, first | _outside(taken, whole))
+            taken |= await _taken_along(tx, tenant, first | plan.memories.keys())
             taken = await _told_again(tx, tenant, taken)
-        return {one: taken[one]["scope_id"] for one in sorted(taken)}
+        return await off_loop(len(taken) * ID_BYTES, partial(_by_id, taken))
 
     async def labelled(
         self, tenant: UUID, see: Sequence[int], ids: Sequence[UUID], sessions: Sequence[UUID]
@@ -204,7 +224,7 @@ class EraseStore(EraseJobs):
         """Take it away with all that was made of it, and keep that away: `marks` has the tombstones of memories that
         none was made for. Of a user the name goes too. Rows by table.
         """
-        everything = _all_of(await self.scopes(job.tenant_id), items.touched())
+        everything = _first_of(await self.scope_ids(job.tenant_id), items.touched())
         async with self._database.transaction(job.tenant_id, everything) as tx:
             await hold_fence(tx, LANE, fence)
             await tx.run("plan_each_time")
@@ -469,14 +489,35 @@ async def _taken_along(tx: Transaction, tenant: UUID, first: Iterable[UUID]) -> 
     return taken
 
 
+def _by_scope(events: Mapping[UUID, int]) -> dict[int, list[UUID]]:
+    of = dict[int, list[UUID]]()
+    for one, scope_id in events.items():
+        of.setdefault(scope_id, []).append(one)
+    return of
+
+
+def _by_id(taken: Mapping[UUID, Any]) -> dict[UUID, int]:
+    return {one: taken[one]["scope_id"] for one in sorted(taken, key=attrgetter("int"))}
+
+
+def _beside(events: Mapping[UUID, int], whole: Set[int]) -> set[UUID]:
+    """Turns of scopes that stay."""
+    return {one for one, scope_id in events.items() if scope_id not in whole}
+
+
 def _outside(taken: Mapping[UUID, Any], whole: Set[int]) -> set[UUID]:
     """What is taken along of scopes that stay: whom it names may be named by more that goes there."""
     return {one for one, row in taken.items() if row["scope_id"] not in whole}
 
 
+def _told(made: Mapping[UUID, Any]) -> set[UUID | None]:
+    """The conversations that these have episodes of."""
+    return {row["session_id"] for row in made.values() if row["collection"] in ("episode", "past")}
+
+
 async def _told_again(tx: Transaction, tenant: UUID, made: dict[UUID, Any]) -> dict[UUID, Any]:
     """These memories, and all other episodes of the conversations of which they have one: all are told again."""
-    again = {row["session_id"] for row in made.values() if row["collection"] in ("episode", "past")}
+    again = await off_loop(len(made) * ID_BYTES, partial(_told, made))
     more = await tx.fetch("told_of_sessions", tenant, sorted(one for one in again if one is not None))
     extra = {row["memory_id"] for row in more} - made.keys()
     return made | await _taken_along(tx, tenant, extra) if extra else made
@@ -495,22 +536,19 @@ async def _given_to(
     return [row["session_id"] for row in await tx.fetch("sessions_since", tenant, sorted(readers), since)], since
 
 
-async def _meant(tx: Transaction, target: Target) -> Plan:
-    if target.kind in WHOLE:
-        return await _whole(tx, target)
+async def _named_part(tx: Transaction, target: Target) -> Plan:
     names = (target.scope.user, target.scope.project, target.scope.agent)
     scope_id = await tx.value("find_scope", target.scope.tenant, *names)
     return Plan() if scope_id is None else await _part(tx, target, scope_id)
 
 
-async def _whole(tx: Transaction, target: Target) -> Plan:
-    user, project = (target.value, None) if target.kind == "user" else (None, target.value)
-    tenant, found = target.scope.tenant, list[Any]()
-    scopes = tuple(_named(row) for row in await tx.fetch("scopes_named", tenant, user, project))
+async def _whole(tx: Transaction, target: Target, scopes: Sequence[Named]) -> Plan:
+    tenant, sessions = target.scope.tenant, dict[UUID, tuple[int, str]]()
     for some in some_of([one.scope_id for one in scopes], SCOPES_AT_ONCE):
         await tx.see(tenant, some)
-        found += await tx.fetch("labels_of_scopes", tenant, some)
-    return Plan(scopes=scopes, sessions={row["session_id"]: (row["scope_id"], row["label"]) for row in found})
+        found = await tx.fetch("labels_of_scopes", tenant, some)
+        sessions |= {row["session_id"]: (row["scope_id"], row["label"]) for row in found}
+    return Plan(scopes=tuple(scopes), sessions=sessions)
 
 
 async def _part(tx: Transaction, target: Target, scope_id: int) -> Plan:
@@ -531,11 +569,6 @@ async def _part(tx: Transaction, target: Target, scope_id: int) -> Plan:
 def _is_new(row: Any) -> bool:
     """Whether another memory made anew could not have this id: summaries and episodes have their session's."""
     return row["kind"] != "summary" and row["collection"] not in ("episode", "past", "month")
-
-
-def _all_of(named: Sequence[Named], first: Sequence[int]) -> list[int]:
-    """Every scope of a tenant, these at the head."""
-    return _first_of([one.scope_id for one in named], first)
 
 
 def _first_of(scopes: Sequence[int], first: Sequence[int]) -> list[int]:
