@@ -438,3 +438,28 @@ async def test_tokens_of_a_day_are_summed(cluster: Cluster) -> None:
     async with hot_of(cluster) as hot:
         day = datetime.now(UTC).date()
         assert [await hot.spend(SCOPE.tenant, day, 3) for _ in range(2)] == [3, 6]
+
+
+async def test_a_shard_that_is_gone_for_good_holds_up_the_queue_until_its_slots_are_given_to_another() -> None:
+    """As `valkey-cli --cluster fix` gives them; what the shard held is lost with it, what comes then is not."""
+    with running_cluster(replicas=False) as cluster:
+        entries = [an_entry() for _ in range(40)]
+        async with queue_of(cluster) as queue:
+            lanes = await queue.prepare()
+            gone = cluster.primary_of(f"mp:q:{{{lanes[0]}}}")
+            [slots] = [
+                (first, last) for first, last, (_, port, *_), *_ in gone.ask("CLUSTER SLOTS") if port == gone.port
+            ]
+            left, name = [node for node in cluster.nodes if node is not gone], gone.name
+            gone.kill()
+            with pytest.raises(QueueUnavailable):
+                await queue.ping_for_writes()
+            for node in left:
+                node.ask("CLUSTER DELSLOTSRANGE", *slots)
+            left[0].ask("CLUSTER ADDSLOTSRANGE", *slots)
+            left[0].ask("CLUSTER BUMPEPOCH")
+            for node in left:
+                node.ask("CLUSTER FORGET", name)
+            await until_done(queue.ping_for_writes)
+            await asyncio.gather(*(queue.put(entry) for entry in entries))
+            assert sorted(await taken(queue)) == sorted(entry.exchange_id for entry in entries)

@@ -180,7 +180,7 @@ WHERE tenant_id = $1
 ORDER BY scope_id;
 
 -- name: all_scope_ids
--- The ids of every scope of a tenant, as one value: 50,000 rows of one each took a loop three times as long.
+-- The ids of every scope of a tenant, as one value: nothing is made out of it row by row.
 -- $1 tenant uuid
 -- Uses: none. Rows: scope_ids.
 SELECT ARRAY(SELECT scope_id FROM scopes WHERE tenant_id = $1 ORDER BY scope_id) AS scope_ids;
