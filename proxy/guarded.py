@@ -30,7 +30,7 @@ from memory.telemetry import event
 from proxy.app import Unforeseen, has_begun, refusal
 from proxy.passages import ENDED
 from proxy.relay import cut, takes_no_more
-from proxy.websocket import HELD, is_websocket
+from proxy.websocket import HELD, LAST_WORDS_S, is_websocket
 
 log = logging.getLogger("memory_proxy.http")
 _MANY: Final = "Too many headers"
@@ -158,10 +158,11 @@ class GuardedHandler(RequestHandler):
 
     async def shutdown(self, timeout: float | None = 15.0) -> None:
         """What has not ended in this time is ended. aiohttp waits for as long once more, which the supervisor does not,
-        and for ever where it is 0."""
+        and for ever where it is 0; it is told of more, since what ends in the turn in which it gives up waiting is an
+        unhandled exception to it."""
         ending = self._loop.call_later(timeout or 0, self._end_what_runs)
         try:
-            await super().shutdown(timeout)
+            await super().shutdown((timeout or 0) + 2 * LAST_WORDS_S)
         finally:
             ending.cancel()
 
