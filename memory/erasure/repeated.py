@@ -25,7 +25,7 @@ async def answers_given(
     tenant = target.scope.tenant
     if target.until is None:
         shown |= await off_loop(len(made) * ID_BYTES, lambda: _elsewhere(plan, made))
-    asked = {one: made[one] for one in shown} if plan.scopes and not plan.stays else made
+    asked = {one: made[one] for one in shown & made.keys()} if plan.scopes and not plan.stays else made
     if not asked:
         return ()
     see = await store.scope_ids(tenant) if shown else plan.touched
