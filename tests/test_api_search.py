@@ -39,6 +39,9 @@ class Slow:
         await self.answers.acquire()
         return Recall()
 
+    def refused(self, *_: object) -> None:
+        """It asks of now."""
+
 
 def caller(tenant: UUID) -> Caller:
     return Caller(Credential(tenant), Ask(Scope(tenant, "u", "p", "a")), datetime.now(UTC))

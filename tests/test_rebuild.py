@@ -163,6 +163,9 @@ class Recalls:
         self.asked.append((question, previous))
         return Recall((as_candidate(item_of(row("My boat is called Halcyon.", unit(1, 0, 0, 0)))),), "full")
 
+    def refused(self, *_: object) -> None:
+        """It always has it."""
+
 
 @pytest.mark.parametrize("before", [True, False])
 async def test_what_would_have_been_given_to_a_conversation_that_was_cut_has_room_for_what_it_was_given(
