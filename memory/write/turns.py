@@ -203,12 +203,7 @@ def place_of_line(line: ImportLine, chain_key: bytes, tail: Digest | None) -> tu
     """What a line stands behind, and its own place in the chain: that of the message, when a client sends it again.
     Instructions, which have none, stand beside it.
     """
-    message = {
-        "role": line.role,
-        "content": line.content,
-        "tool_calls": line.tool_calls,
-        "tool_call_id": line.tool_call_id,
-    }
+    message = _as_message(line)
     if is_chained(message):
         return tail, extend(chain_key, tail, _without_tokens(message), told_attachments(line.parts or ()))
     beside = extend(chain_key, tail, {"role": line.role, "content": line.line_digest.hex()})
@@ -237,18 +232,19 @@ def as_copied(turns: Iterable[Turn], chain_key: bytes) -> dict[Digest, Digest]:
     for turn in turns:
         if turn.parent_chain != before:
             break
-        said = {
-            "role": turn.role,
-            "content": turn.content,
-            "tool_calls": turn.tool_calls,
-            "tool_call_id": turn.tool_call_id,
-        }
-        before, behind = (
-            turn.chain,
-            extend(chain_key, behind, _without_tokens(said), told_attachments(turn.parts or ())),
-        )
+        told = told_attachments(turn.parts or ())
+        before, behind = turn.chain, extend(chain_key, behind, _without_tokens(_as_message(turn)), told)
         found[before] = behind
     return found
+
+
+def _as_message(said: ImportLine | Turn) -> dict[str, Any]:
+    return {
+        "role": said.role,
+        "content": said.content,
+        "tool_calls": said.tool_calls,
+        "tool_call_id": said.tool_call_id,
+    }
 
 
 def _without_tokens(message: Mapping[str, Any]) -> Mapping[str, Any]:
