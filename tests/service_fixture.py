@@ -5,6 +5,7 @@ One service for the whole test session, tests keep apart by their user. `own_ser
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import fcntl
 import itertools
@@ -24,6 +25,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 
 from bench.fake_vllm.launch import READY_PREFIX, command_line
@@ -275,3 +277,18 @@ def own_service(upstream: str) -> Iterator[Callable[..., contextlib.AbstractCont
 def user() -> str:
     """A user of this test alone."""
     return f"user-{os.getpid()}-{next(_users)}"
+
+
+def owner(service: Service, *statements: str) -> list[Any]:
+    """Run these past row-level security; the rows of the last."""
+
+    async def ask() -> list[Any]:
+        settings = json.loads((service.data / "run" / "settings.json").read_text())
+        connection = await asyncpg.connect(settings["database"]["owner_url"])
+        for statement in statements[:-1]:
+            await connection.execute(statement)
+        rows: list[Any] = await connection.fetch(statements[-1])
+        await connection.close()
+        return rows
+
+    return asyncio.run(ask())

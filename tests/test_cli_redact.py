@@ -13,15 +13,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from urllib.request import Request, urlopen
 
-import asyncpg
 import pytest
 
 from bench.secret_hunt import hunt, made_up
 from tests.e2e.upstreams import last
-from tests.service_fixture import Service, serving
+from tests.service_fixture import Service, owner, serving
 
 pytestmark = pytest.mark.long  # a service of its own
 
@@ -60,21 +58,6 @@ def asked(service: Service, user: str, question: str) -> bytes:
     body = {"model": "fake-model", "messages": [{"role": "user", "content": question}]}
     service.call("POST", "/v1/chat/completions", body, X_Memory_User=user, Content_Type="application/json")
     return last(service.upstream)[0].body
-
-
-def owner(service: Service, *statements: str) -> list[Any]:
-    """Run these past row-level security; the rows of the last."""
-
-    async def ask() -> list[Any]:
-        settings = json.loads((service.data / "run" / "settings.json").read_text())
-        connection = await asyncpg.connect(settings["database"]["owner_url"])
-        for statement in statements[:-1]:
-            await connection.execute(statement)
-        rows: list[Any] = await connection.fetch(statements[-1])
-        await connection.close()
-        return rows
-
-    return asyncio.run(ask())
 
 
 def let_through(service: Service, word: str) -> None:

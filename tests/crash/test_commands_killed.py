@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import random
 import subprocess
@@ -10,12 +9,10 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import asyncpg
 import pytest
 
-from tests.service_fixture import Service, serving
+from tests.service_fixture import Service, owner, serving
 from tests.small_model_fixture import write_small_model
 from tests.waiting import wait_until
 
@@ -39,21 +36,6 @@ def service(upstream: str, tmp_path: Path) -> Iterator[Service]:
     }
     with serving(upstream, env=env) as running:
         yield running
-
-
-def owner(service: Service, *statements: str) -> list[Any]:
-    """Run these past row-level security; the rows of the last."""
-
-    async def ask() -> list[Any]:
-        settings = json.loads((service.data / "run" / "settings.json").read_text())
-        connection = await asyncpg.connect(settings["database"]["owner_url"])
-        for statement in statements[:-1]:
-            await connection.execute(statement)
-        rows: list[Any] = await connection.fetch(statements[-1])
-        await connection.close()
-        return rows
-
-    return asyncio.run(ask())
 
 
 def count(service: Service, of: str) -> int:
