@@ -353,9 +353,7 @@ class HotScopes:
 
     def given_up(self, scope: Scope, moment: datetime) -> tuple[MemoryProxyFault, float] | None:
         """Why no index of this moment is made for now, and for how many seconds."""
-        until, fault = self._given_up.get(Past(scope, moment), (0.0, None))
-        left_s = until - time.monotonic()
-        return None if fault is None or left_s <= 0 else (fault, left_s)
+        return self._resting(Past(scope, moment))
 
     def _asked(self, scope: Held) -> HotScope:
         self._refuse_given_up(scope)
@@ -471,12 +469,16 @@ class HotScopes:
 
     def _refuse_given_up(self, scope: Held) -> None:
         """Raises the fault of a load that was given up, for a while, so that not every question begins one."""
-        until, fault = self._given_up.get(scope, (0.0, None))
-        if fault is None:
-            return
-        if time.monotonic() < until:
+        if (resting := self._resting(scope)) is not None:
+            fault, _ = resting
             raise type(fault)(*fault.args)
-        del self._given_up[scope]
+
+    def _resting(self, scope: Held) -> tuple[MemoryProxyFault, float] | None:
+        until, fault = self._given_up.get(scope, (0.0, None))
+        left_s = until - time.monotonic()
+        if fault is not None and left_s <= 0:
+            del self._given_up[scope]
+        return None if fault is None or left_s <= 0 else (fault, left_s)
 
     def _give_up(self, scope: Held, hot: HotScope, fault: MemoryProxyFault, rest_s: float) -> None:
         if self._scopes.get(scope) is not hot:
