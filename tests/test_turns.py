@@ -201,6 +201,15 @@ def test_what_is_cut_short_is_cleaned_before() -> None:
     assert not any("ghp" in one for one in told)
 
 
+def test_a_part_is_of_a_type_that_holds_no_secret() -> None:
+    """Type and media type are free text of the client's, too: 64 characters of them were kept as they came."""
+    kind = {"type": f"image {TOKEN}"}
+    data = {"type": "image_url", "image_url": {"url": f"data:image/{TOKEN};base64,{PICTURE}"}}
+    said = typed({"content": [kind, data]}, REDACTOR)
+    assert said.parts is not None and "ghp" not in json.dumps(said.parts) and said.redactions == 2
+    assert said.parts[0]["type"].startswith("image ") and said.parts[1]["media_type"].startswith("image/")
+
+
 def test_arguments_without_a_secret_stay_byte_for_byte() -> None:
     calls = [{"id": "c", "type": "function", "function": {"name": "f", "arguments": '{ "a" : [1,2.50, "é\\n"]}'}}]
     assert clean_calls(calls, REDACTOR) == (calls, 0)

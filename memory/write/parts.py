@@ -42,7 +42,11 @@ _WRAPPED: Final = re.compile(
     r"(?<![A-Za-z0-9+/])((?:[A-Za-z0-9+/]{60,76}\r?\n){15,}[A-Za-z0-9+/]{0,76}={0,2})", re.ASCII
 )
 _HEX: Final = frozenset("0123456789abcdefABCDEF")
-_CHARS: Final = {"name": _SHORT_CHARS, "file_id": _SHORT_CHARS, "url": _URL_CHARS, "text": _REFUSAL_CHARS}
+_CHARS: Final = {
+    **dict.fromkeys(("type", "media_type", "name", "file_id"), _SHORT_CHARS),
+    "url": _URL_CHARS,
+    "text": _REFUSAL_CHARS,
+}
 """The words of a part, and where they are cut."""
 Part = dict[str, Any]
 
@@ -247,9 +251,9 @@ def _attached(part: Mapping[str, Any], kind: str, redactor: Redacts) -> tuple[Pa
     """An image, a sound, a film, a file: by the digest of its bytes, else its address or id, else a digest of it."""
     body = part.get(kind)
     members = body if isinstance(body, Mapping) else {"url": body}
-    told: Part = {"type": storable(kind)[:64]}
+    told: Part = {}
     found = 0
-    for name, given in (("name", members.get("filename")), ("file_id", members.get("file_id"))):
+    for name, given in (("type", kind), ("name", members.get("filename")), ("file_id", members.get("file_id"))):
         if isinstance(given, str) and given:
             clean = clean_short(given, redactor)
             told[name], found = clean.text, found + len(clean.findings)
@@ -259,19 +263,21 @@ def _attached(part: Mapping[str, Any], kind: str, redactor: Redacts) -> tuple[Pa
         where = redactor.redact(_bare(storable(address)))
         return {**told, "url": where.text[:_URL_CHARS]}, found + len(where.findings)
     if isinstance(address, str) or isinstance(raw, str):
-        return {**told, **_of_data(address if isinstance(address, str) else str(raw))}, found
+        media_type, raw_bytes = _of_data(address if isinstance(address, str) else str(raw))
+        clean = clean_short(media_type, redactor)
+        stated = {"media_type": clean.text} if clean.text else {}
+        return {**told, **stated, **_digest(raw_bytes)}, found + len(clean.findings)
     return (told if "file_id" in told else {**told, **_digest(_dumped(part))}), found
 
 
-def _of_data(data: str) -> Part:
-    """A data URL (RFC 2397) or bare base64 by its bytes."""
+def _of_data(data: str) -> tuple[str, bytes]:
+    """What a data URL (RFC 2397) says that it is, and its bytes; bare base64 says nothing."""
     head, comma, payload = data.partition(",")
     if not comma or head[:5].lower() != "data:":
-        return _digest(_base64(data) or data.encode("utf-8", "surrogatepass"))
-    media_type = storable(head[5:].partition(";")[0])[:64]
+        return "", _base64(data) or data.encode("utf-8", "surrogatepass")
     plain = unquote_to_bytes(payload.encode("utf-8", "surrogatepass"))
     raw = _base64(payload) if head.lower().endswith(";base64") else plain
-    return {**({"media_type": media_type} if media_type else {}), **_digest(plain if raw is None else raw)}
+    return head[5:].partition(";")[0], plain if raw is None else raw
 
 
 def _is_bare(address: str) -> bool:
