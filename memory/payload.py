@@ -37,6 +37,10 @@ from memory.model import (
 )
 
 _COMPRESS_FROM_BYTES: Final = 512
+_LARGE_BYTES: Final = 262_144
+_SAMPLE_BYTES: Final = 16_384
+_REPEATS_BELOW: Final = 0.65
+"""Of a sample's size: base64 of what is compressed itself comes to .77, talk in any script to .5 and less."""
 _LENGTH: Final = struct.Struct(">I")
 _NAMES: Final[dict[type, tuple[str, ...]]] = {}
 _RARE: Final = frozenset({"apart", "restored"})
@@ -52,8 +56,23 @@ def pack_captured(captured: Captured) -> bytes:
     if captured.retrieval is not None:  # likewise
         said = _plain(captured.retrieval)
         head["retrieval"] = {name: value for name, value in said.items() if value or name not in _RARE}
-    body = zlib.compress(captured.request, 1) if compress else captured.request
-    return _join(head, body)
+    return _join(head, _compressed(captured.request) if compress else captured.request)
+
+
+def _compressed(body: bytes) -> bytes:
+    """A large body that is pictures for the most part by its letters' frequency alone: as small, in a quarter of the
+    time (8 MB in base64: 70 ms, 275 with a search for what is there again).
+    """
+    if len(body) < _LARGE_BYTES or len(zlib.compress(_sample(body), 1)) < _REPEATS_BELOW * _SAMPLE_BYTES:
+        return zlib.compress(body, 1)
+    deflate = zlib.compressobj(1, strategy=zlib.Z_HUFFMAN_ONLY)
+    return deflate.compress(body) + deflate.flush()
+
+
+def _sample(body: bytes) -> bytes:
+    pieces = 4
+    step, size = len(body) // pieces, _SAMPLE_BYTES // pieces
+    return b"".join(body[at : at + size] for at in range(step // 2, len(body), step)[:pieces])
 
 
 def unpack_captured(payload: bytes) -> Captured:

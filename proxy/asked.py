@@ -50,8 +50,8 @@ class Asked:
 
     def last_said(self, conversation: Conversation, before: int = 0) -> object:
         """The last message that is part of the chain, or one so many `before` it; None without one."""
-        messages = zip(reversed(self.chat.messages if self.chat else ()), reversed(conversation.digests), strict=False)
-        chained = (view.value for view, digest in messages if digest is not None)
+        messages = zip(reversed(self.chat.said if self.chat else ()), reversed(conversation.digests), strict=False)
+        chained = (message for message, digest in messages if digest is not None)
         return next(islice(chained, before, None), None)
 
 

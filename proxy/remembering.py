@@ -265,10 +265,9 @@ class Remembering:
 
     async def _conversation(self, asked: Asked, chat: ChatRequest) -> Conversation:
         parts, scope = self._parts, asked.ask.scope
-        messages = [view.value for view in chat.messages]
         chain_key = await parts.keys.chain_key(scope.tenant)
-        digests = tuple(await off_loop(len(asked.body), partial(chain, chain_key, messages)))
-        known = (scope, chain_key, asked.ask.session, messages, digests, parts.hot.known_scope_ids(scope))
+        digests = tuple(await off_loop(len(asked.body), lambda: chain(chain_key, chat.said)))
+        known = (scope, chain_key, asked.ask.session, chat.said, digests, parts.hot.known_scope_ids(scope))
         try:
             async with bounded_at(asyncio.get_running_loop().time() + self._look_up_s):
                 return await parts.conversations.find(*known)

@@ -19,6 +19,7 @@ from memory.chain import (
     is_chained,
     message_text,
     told_attachments,
+    with_attachments_read,
 )
 from memory.write.parts import typed
 from policies.redaction import Redacted
@@ -247,6 +248,8 @@ def test_any_message_gets_a_stable_digest(value: object) -> None:
         assert len(extend(KEY, None, message)) == DIGEST_BYTES
         assert canonical_message(message) == canonical_message(json.loads(json.dumps(message)))
         assert isinstance(message_text(message), str)
+        read = with_attachments_read(message)
+        assert canonical_message(read) == canonical_message(message) and message_text(read) == message_text(message)
 
 
 @UNTIMED
@@ -284,6 +287,7 @@ class KeepsAll:
     [
         {"type": "image_url", "image_url": {"url": "data:image/png;base64," + base64.b64encode(PNG).decode()}},
         {"type": "image_url", "image_url": {"url": "data:image/png," + quote(PNG)}},
+        {"type": "image_url", "image_url": {"url": "data:;base64," + quote(base64.b64encode(PNG), safe="")}},
         {"type": "image_url", "image_url": {"url": "https://pictures.example/cat.png"}},
         {"image_url": "https://pictures.example/cat.png"},
         {"type": "input_audio", "input_audio": {"data": base64.b64encode(PNG).decode(), "format": "wav"}},
@@ -296,3 +300,5 @@ def test_what_is_kept_of_an_attachment_is_the_same_in_the_chain(part: dict[str, 
     message = user([{"type": "text", "text": "Look."}, part])
     kept = typed(message, KeepsAll())
     assert extend(KEY, None, user(kept.text), told_attachments(kept.parts or ())) == extend(KEY, None, message)
+    read = with_attachments_read(message)
+    assert isinstance(read, dict) and typed(read, KeepsAll()) == kept and same(read, message)

@@ -1,7 +1,9 @@
 """Payloads come back as they went in, and nothing else is taken for one."""
 
+import base64
 import json
 import math
+import random
 import struct
 import zlib
 from dataclasses import replace
@@ -75,6 +77,17 @@ def captured(request: bytes, content: str) -> Captured:
 def test_an_exchange_comes_back_as_it_went_in(request: bytes, content: str) -> None:
     before = captured(request, content)
     assert payload.unpack_captured(payload.pack_captured(before)) == before
+
+
+@pytest.mark.parametrize("size", [1_000, 262_143, 262_144, 262_145, 1_000_003])
+@pytest.mark.parametrize("of", ["a picture", "talk", "both"])
+def test_a_large_request_comes_back_whatever_it_is_made_of(size: int, of: str) -> None:
+    picture, talk = random.Random(7).randbytes(size), b"and then we said that it was to be said again, so we said it; "
+    encoded, said = base64.b64encode(picture)[:size], (talk * (size // len(talk) + 1))[:size]
+    request = {"a picture": encoded, "talk": said, "both": encoded[: size // 2] + said[: size - size // 2]}[of]
+    packed = payload.pack_captured(captured(request, ""))
+    assert payload.unpack_captured(packed).request == request
+    assert len(packed) < size * {"a picture": 0.8, "talk": 0.05, "both": 0.8}[of] + 2_000
 
 
 def test_a_lone_surrogate_in_an_answer_survives() -> None:

@@ -8,17 +8,16 @@ Pure; refuses nothing, at most PARTS_MAX parts of a message are told.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import hashlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
-from urllib.parse import unquote_to_bytes, urlsplit, urlunsplit
+from urllib.parse import urlsplit, urlunsplit
 
-from memory.chain import message_text
+from memory.chain import Attachment, message_text
+from memory.data_url import decode_base64, decode_data_url, is_data_url
 from policies.redaction import Redacted
 from policies.text import storable, storable_json, without_thought
 
@@ -229,8 +228,11 @@ def _parsed(text: str) -> dict[str, Any] | list[Any] | None:
 def _others(message: Mapping[str, Any], redactor: Redacts) -> Iterator[tuple[Part, int]]:
     """Parts that are no text, with the redactions in each."""
     content = message.get("content")
-    for part in content if isinstance(content, list) else ():
-        kind = _kind_of(part) if isinstance(part, Mapping) else None
+    for given in content if isinstance(content, list) else ():
+        part = given.part if isinstance(given, Attachment) else given
+        if not isinstance(part, Mapping):
+            continue
+        kind = _kind_of(part)
         if isinstance(kind, str) and kind not in _TEXT_TYPES | _THOUGHTS:
             yield _refused(part.get(kind), redactor) if kind == "refusal" else _attached(part, kind, redactor)
     if message.get("refusal"):
@@ -259,7 +261,7 @@ def _attached(part: Mapping[str, Any], kind: str, redactor: Redacts) -> tuple[Pa
             told[name], found = clean.text, found + len(clean.findings)
     address, raw = members.get("url"), members.get("file_data") or members.get("data")
     address = address.strip() if isinstance(address, str) else address
-    if isinstance(address, str) and address[:5].lower() != "data:" and not _is_bare(address):
+    if isinstance(address, str) and not is_data_url(address) and not _is_bare(address):
         where = redactor.redact(_bare(storable(address)))
         return {**told, "url": where.text[:_URL_CHARS]}, found + len(where.findings)
     if isinstance(address, str) or isinstance(raw, str):
@@ -271,18 +273,15 @@ def _attached(part: Mapping[str, Any], kind: str, redactor: Redacts) -> tuple[Pa
 
 
 def _of_data(data: str) -> tuple[str, bytes]:
-    """What a data URL (RFC 2397) says that it is, and its bytes; bare base64 says nothing."""
-    head, comma, payload = data.partition(",")
-    if not comma or head[:5].lower() != "data:":
-        return "", _base64(data) or data.encode("utf-8", "surrogatepass")
-    plain = unquote_to_bytes(payload.encode("utf-8", "surrogatepass"))
-    raw = _base64(payload) if head.lower().endswith(";base64") else plain
-    return head[5:].partition(";")[0], plain if raw is None else raw
+    """What a data URL says that it is, and its bytes; bare base64 says nothing. What is neither, as it stands."""
+    if is_data_url(data) and (found := decode_data_url(data)) is not None:
+        return found
+    return "", decode_base64(data) or data.encode("utf-8", "surrogatepass")
 
 
 def _is_bare(address: str) -> bool:
     """Whether bytes stand where an address would, as of vLLM's `image_embeds`."""
-    return len(address) >= BINARY_CHARS_MIN and _base64(address) is not None
+    return len(address) >= BINARY_CHARS_MIN and decode_base64(address) is not None
 
 
 def _bare(address: str) -> str:
@@ -313,12 +312,4 @@ def _decoded(run: str) -> bytes | None:
     if letters <= _HEX:
         return bytes.fromhex("".join(run.split())) if len("".join(run.split())) % 2 == 0 else run.encode()
     mixed = any(char.isupper() for char in letters) and any(char.islower() for char in letters)
-    return (_base64(run) or run.encode()) if mixed else None
-
-
-def _base64(text: str) -> bytes | None:
-    compact = "".join(text.split()).translate(str.maketrans("-_", "+/")).rstrip("=")
-    try:
-        return base64.b64decode(compact + "=" * (-len(compact) % 4), validate=True)
-    except (binascii.Error, ValueError):
-        return None
+    return (decode_base64(run) or run.encode()) if mixed else None

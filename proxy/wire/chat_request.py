@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import islice
 
-from memory.chain import Digest, message_text
+from memory.chain import Digest, message_text, with_attachments_read
 from memory.json_spans import (
     Edit,
     Element,
@@ -83,6 +83,11 @@ class ChatRequest:
     def member(self, key: str) -> Member | None:
         """The top-level member that counts for that key, with its place."""
         return self.root.last(key)
+
+    @cached_property
+    def said(self) -> tuple[object, ...]:
+        """The messages as the chain takes them."""
+        return tuple(with_attachments_read(view.value) for view in self.messages)
 
     @property
     def model(self) -> str | None:
