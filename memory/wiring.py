@@ -68,6 +68,7 @@ from memory.read.guarded import GuardedHints
 from memory.serving import StoredModel, until_moved
 from memory.settling import until_settled
 from memory.telemetry import Metrics, event
+from memory.trim import keep_trimming
 from memory.working_wiring import working_contexts
 from memory.write.consolidate import Consolidation, Parts, keep_consolidating
 from memory.write.deliveries import Deliveries
@@ -289,6 +290,7 @@ async def jobs(shared: Shared, parts: WriteParts, closing: contextlib.AsyncExitS
             keep_planting, CanaryStore(database, shared.table, _now), parts.keys.canary_key, shared.embedder
         ),
         "consolidation": partial(keep_consolidating, nights, settings.consolidate.at, _now),
+        "free memory": keep_trimming,
     }
     erasing, signals = await erasures(shared, parts, closing)
     contexts = (parts.working,) if parts.working is not None else ()

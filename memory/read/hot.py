@@ -34,7 +34,6 @@ from memory.ports import Evaluator
 from memory.read.index import ScopeIndex
 from memory.read.items import INDEXED_KINDS, IndexItem
 from memory.telemetry import Metrics, event, place_of
-from memory.trim import trim_heap
 from policies.admission import admit
 from policies.cascade import Visibility
 
@@ -50,8 +49,6 @@ _ROWS_AT_ONCE: Final = 64
 HERE_ITEMS_MAX: Final = 20_000
 # Looking through an index for garbage took 60-360 ms at 100,000 memories: 3-18 ms for what is not frozen yet.
 FREEZE_ROWS: Final = 5_000
-# Of indexes that were let go of: so much may lie free before it is given back, in about 10 ms of the recall thread.
-TRIM_BYTES: Final = 16 << 20
 # Who reads more than this part of the bytes does so in turns: eight that did so at once held four times the bound.
 _LARGE_SHARE: Final = 16
 # How long an index of the past is held for a further question: who looks into what was known then thinks in between.
@@ -210,7 +207,6 @@ class HotScopes:
         self._drops: Counter[UUID] = Counter()  # how often something of a tenant was let go of
         self._unfrozen_rows = 0
         self._held_bytes = 0  # of all scopes together: each exchange asks, and there are tens of thousands
-        self._freed_bytes = 0
         self._asking = 0
         self._crowded_until = float("-inf")
         self._given: set[Future[Any]] = set()
@@ -631,15 +627,11 @@ class HotScopes:
                 gone.stop()
         self._unlist(scope, gone.versions)
         self._held_bytes -= gone.bytes_held
-        self._freed_bytes += gone.bytes_held
 
     def _tell(self) -> None:
-        """Say what is held, and give back what is free where that is much."""
+        """Say what is held."""
         self._metrics.hot_scopes.set(len(self._scopes))
         self._metrics.hot_scope_bytes.set(self._held_bytes)
-        if self._freed_bytes >= TRIM_BYTES:
-            self._freed_bytes = 0
-            self._thread.submit(trim_heap)
 
 
 def _ids(visible: Sequence[ScopeVersion]) -> list[int]:

@@ -60,6 +60,7 @@ from memory.read.tell import Tells
 from memory.read.working import WorkingContexts
 from memory.serving import ModelMoved, write_note
 from memory.telemetry import Metrics
+from memory.trim import keep_trimming
 from memory.working_wiring import working_contexts
 from memory.write.copied import copied_chain
 from proxy.api.keeps_checkpoints import CheckpointParts
@@ -197,6 +198,7 @@ class Wired:
             "erasures": self.hears.follow,
             "load": self.reading.load.keep_looking,
             "counts": self.base.passages.keep_writing,
+            "free memory": keep_trimming,
         }
         return {**always, "keys": self.door.keep_reading} if isinstance(self.door, KeyedDoor) else always
 
