@@ -80,7 +80,8 @@ class Digests:
 @dataclass(frozen=True, slots=True)
 class ImportItem:
     """One line of an import that passed the law: its turn, chained after its session's tail, and what became of it.
-    `untold`: its words are hidden where it comes from.
+    `untold`: its words are hidden where it comes from; `behind`: the session that has what the turn stands behind,
+    where that is stored already.
     """
 
     line: int
@@ -90,6 +91,7 @@ class ImportItem:
     facts: tuple[NewFact, ...] = ()
     procedures: tuple[NewProcedure, ...] = ()
     untold: bool = False
+    behind: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +154,7 @@ class SessionTail:
     next_seq: int
     last_at: datetime | None
     texts: tuple[str, ...] = ()
+    session_id: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)

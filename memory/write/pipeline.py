@@ -67,7 +67,10 @@ from policies.labels import is_sealed
 log = logging.getLogger("memory_proxy.write")
 TALK_MESSAGES: Final = 40
 """So many of the messages before its new ones are read again for what these mean by them."""
-Placed = tuple[ImportLine, SessionRef]
+Placed = tuple[ImportLine, SessionRef, UUID | None]
+"""A line, its session, and which session has what it stands behind, where that is stored."""
+_Stored = tuple[Digest | None, UUID | None]
+"""A place of the chain, and the session that has it in the store."""
 
 
 class WritePath:
@@ -146,7 +149,7 @@ class WritePath:
         turns = await self._chained(chunk, fresh, tokens)
         # Lines of one day, or of no time at all, still came in an order, and the later of two statements holds.
         held = await self._held_back([turn for _, turn in turns])
-        bare = {turn.event_id for (line, _), turn in turns if line.memory}
+        bare = {turn.event_id for (line, _, _), turn in turns if line.memory}
         worth = [
             turn
             for turn in without_errands([turn for _, turn in turns])
@@ -167,8 +170,9 @@ class WritePath:
                 tuple(fact for fact in facts if fact.event_id == turn.event_id),
                 tuple(one for one in procedures if one.event_id == turn.event_id),
                 untold=line.memory == "hidden",
+                behind=behind,
             )
-            for (line, ref), turn in turns
+            for (line, ref, behind), turn in turns
         ]
         done, failed = await self._parts.lines.commit_import(
             chunk,
@@ -202,11 +206,11 @@ class WritePath:
         session.
         """
         chain_key = await self._parts.keys.chain_key(chunk.scope.tenant)
-        places: dict[str, Digest | None] = {"": None}
+        places: dict[str, _Stored] = {"": (None, None)}
         if named := list({line.parent for line, _ in lines if line.parent}):
             known = await self._parts.lines.known_lines(chunk.scope, named, [])
-            places |= {source_id: one.chain for source_id, one in known.by_source.items()}
-        tails: dict[str, Digest | None] = {}
+            places |= {source_id: (one.chain, one.session_id) for source_id, one in known.by_source.items()}
+        tails: dict[str, _Stored] = {}
         turns: list[tuple[Placed, Turn]] = []
         redactors: dict[str, Redacts] = {}
         for line, is_new in lines:
@@ -216,12 +220,13 @@ class WritePath:
                 tail = await self._parts.lines.session_tail(chunk.scope, ref, REACH_MESSAGES)
                 runs = side_by_side(chunk, [one for one, _ in lines], label, tail.texts)
                 redactors[label] = await asyncio.to_thread(self._redactor, runs, tokens)
-                tails[label] = tail.tip_chain
-            behind = tails[label] if line.parent is None else places.get(line.parent, tails[label])
+                tails[label] = tail.tip_chain, tail.session_id
+            behind, of = tails[label] if line.parent is None else places.get(line.parent, tails[label])
             parent, digest = place_of_line(line, chain_key, behind)
+            stands = parent is not None and parent == behind  # instructions stand beside it
             if is_new and is_chained({"role": line.role}):
-                tails[label] = digest
-                places |= {line.source_id: digest} if line.source_id else {}
+                tails[label] = digest, None
+                places |= {line.source_id: tails[label]} if line.source_id else {}
             parts = self._parts
             turn = await asyncio.to_thread(
                 turn_of_line,
@@ -233,7 +238,7 @@ class WritePath:
                 counter=parts.counter,
                 languages=parts.languages,
             )
-            turns.append(((line, ref), turn))
+            turns.append(((line, ref, of if stands else None), turn))
         return turns
 
     async def _digests(self, captured: Captured, turns: Sequence[Turn], copied: Mapping[Digest, Digest]) -> Digests:

@@ -68,7 +68,7 @@ async def open_session(tx: Transaction, place: Place, ref: SessionRef, at: datet
         row = await tx.row("lock_session_by_id", place.tenant, ref.session_id)
     if row is None or row["scope_id"] != place.scope_id:
         raise StoreRefused("a session is stored under its id and is not one of this scope")
-    return OpenSession(row["session_id"], row["next_seq"], row["epoch"], row["last_at"])
+    return OpenSession(row["session_id"], row["next_seq"], row["epoch"], row["last_at"], row["tip_chain"])
 
 
 async def forgotten(tx: Transaction, place: Place, digests: Digests, at: Mapping[UUID, datetime]) -> Forgotten:

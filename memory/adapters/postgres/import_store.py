@@ -2,12 +2,13 @@
 
 A line is known by its `source_id`, else by the digest of all of it. Known and equal is done; known and different is a
 conflict, or with `on_conflict=update` a new version of the turn's text and of its memory. A chunk is stored once: a
-second time it answers as the first. Raises LeaseLost, StoreUnavailable.
+second time it answers as the first. Raises LeaseLost, StoreUnavailable; StoreRefused where what it was made for has
+changed since, and another attempt tells.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
@@ -35,7 +36,7 @@ from memory.adapters.postgres.rows import OpenSession, Place
 from memory.adapters.postgres.scopes import Scopes
 from memory.adapters.postgres.withdrawn import withdraw_summaries
 from memory.chain import Digest, is_chained
-from memory.errors import StoreUnavailable
+from memory.errors import StoreRefused, StoreUnavailable
 from memory.model import Committed, ImportChunk, LineConflict, Scope, ScopeId, SealedToken, SessionRef
 from memory.stored import Digests, ImportItem, ImportProgress, KnownLine, KnownLines, SessionTail
 from policies.labels import Sensitivity
@@ -99,7 +100,8 @@ class ImportStore:
                 return SessionTail(None, 0, None)
             last = await tx.fetch("last_turns", scope.tenant, row["session_id"], turns) if turns else []
         tip, texts = row["tip_chain"], tuple(one["content"] for one in reversed(last))
-        return SessionTail(None if tip is None else Digest(tip), row["next_seq"], row["last_at"], texts)
+        chain = None if tip is None else Digest(tip)
+        return SessionTail(chain, row["next_seq"], row["last_at"], texts, row["session_id"])
 
     async def import_progress(self, scope: Scope, import_id: UUID, seen: int = 0) -> ImportProgress:
         """How much of an import is stored, and the lines that failed, by line, but for those of its first `seen`
@@ -184,6 +186,7 @@ class _Storing:
         gone = await batch.forgotten(tx, place, digests, came)
         lines = await self._sort(items, gone)
         sessions = await self._open_sessions(lines)  # of what is not stored not even the name
+        await self._stand_still(lines.new, sessions.values())
         offered = [(sessions[item.session.label], item.turn) for item in lines.new]
         numbered, given = await batch.number_turns(tx, place, offered)
         hidden = {item.turn.event_id for item in lines.new if item.untold}
@@ -250,6 +253,18 @@ class _Storing:
             label: await batch.open_session(self._tx, self._place, refs[label].session, refs[label].turn.occurred_at)
             for label in sorted(refs)
         }
+
+    async def _stand_still(self, new: Sequence[ImportItem], sessions: Iterable[OpenSession]) -> None:
+        """Raise StoreRefused where what these stand behind was put elsewhere while they were embedded: by the first
+        request that goes on in a copy (take_places). Another attempt puts them behind it. The sessions are locked.
+        """
+        behind = {(item.behind, item.turn.parent_chain) for item in new if item.behind is not None}
+        behind -= {(session.session_id, session.tip_chain) for session in sessions}  # the tip's turn may be forgotten
+        if behind:
+            found = await self._tx.fetch("chains_known", self._place.tenant, *map(list, zip(*behind, strict=True)))
+            behind -= {(row["session_id"], row["chain"]) for row in found}
+        if behind:
+            raise StoreRefused("what a line stands behind was put elsewhere meanwhile")
 
     async def _sort(self, items: Sequence[ImportItem], gone: batch.Forgotten) -> _Sorted:
         """What is new, what replaces, what conflicts; equal lines fall out. Lines of one chunk know each other."""

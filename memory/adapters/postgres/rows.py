@@ -35,6 +35,7 @@ class OpenSession:
     next_seq: int
     epoch: int
     last_at: datetime | None = None  # when it was last spoken in
+    tip_chain: bytes | None = None
 
 
 def _text(text: str | None) -> str | None:

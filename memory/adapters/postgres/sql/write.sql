@@ -43,8 +43,8 @@ FOR UPDATE;
 -- name: lock_session_by_id
 -- A session by its id, locked to the end of the transaction.
 -- $1 tenant uuid, $2 session_id uuid
--- Uses: sessions_pkey. Rows: session_id, scope_id, next_seq, epoch, last_at, summary_memory_id, summarised_seq.
-SELECT session_id, scope_id, next_seq, epoch, last_at, summary_memory_id, summarised_seq
+-- Uses: sessions_pkey. Rows: session_id, scope_id, next_seq, epoch, tip_chain, last_at, summary_memory_id, summarised_seq.
+SELECT session_id, scope_id, next_seq, epoch, tip_chain, last_at, summary_memory_id, summarised_seq
 FROM sessions
 WHERE tenant_id = $1 AND session_id = $2
 FOR UPDATE;
