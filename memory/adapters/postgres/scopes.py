@@ -23,6 +23,7 @@ class Scopes:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._ids: OrderedDict[Scope, ScopeId] = OrderedDict()
+        self._named: dict[int, Scope] = {}  # an id is one scope's, in all tenants
         self._drops = 0  # what was read across one is not kept
         # Erased by another process, whose word was not heard here: the next write makes the scope anew.
         database.refused.append(self.drop_ids)
@@ -65,14 +66,14 @@ class Scopes:
 
     def drop(self, scope: Scope) -> None:
         """Forget an id: its scope was erased elsewhere."""
-        self._ids.pop(scope, None)
+        self._let_go(scope)
         self._drops += 1
 
     def drop_ids(self, tenant: UUID, scope_ids: Sequence[int]) -> None:
         """Forget these ids: their scopes were erased elsewhere."""
-        gone = set(scope_ids)
-        for scope in [scope for scope, known in self._ids.items() if scope.tenant == tenant and known in gone]:
-            del self._ids[scope]
+        for scope in [self._named.get(scope_id) for scope_id in scope_ids]:
+            if scope is not None and scope.tenant == tenant:
+                self._let_go(scope)
         self._drops += 1
 
     def _remember(self, scope: Scope, found: int | None, drops: int) -> ScopeId | None:
@@ -80,10 +81,17 @@ class Scopes:
             return None
         if drops != self._drops:
             return ScopeId(found)
+        self._let_go(scope)
         self._ids[scope] = ScopeId(found)
+        self._named[found] = scope
         while len(self._ids) > CACHE_SCOPES_MAX:
-            self._ids.popitem(last=False)
+            self._let_go(next(iter(self._ids)))
         return ScopeId(found)
+
+    def _let_go(self, scope: Scope) -> None:
+        known = self._ids.pop(scope, None)
+        if known is not None:
+            self._named.pop(known, None)
 
 
 def _names(scope: Scope) -> tuple[object, str, str, str]:
