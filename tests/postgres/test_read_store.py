@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import dataclasses
 import re
 from collections.abc import AsyncIterator
@@ -13,6 +14,7 @@ from uuid import UUID
 import numpy as np
 import pytest
 
+from memory.adapters.postgres.database import Transaction
 from memory.ids import new_id
 from memory.model import IndexRow, Injections, LedgerNode, Scope, Withdrawn
 from memory.read.conversation import WITHDRAWN
@@ -134,6 +136,28 @@ async def test_as_of_a_moment_at_which_it_was_deleted_a_memory_is_not_there_also
         await store.records.undelete_memory(scope, memory_id, T0 + (hours + 2) * HOUR)
     there = [bool(await rows_of(store, scope, as_of=T0 + hours * HOUR)) for hours in range(9)]
     assert there == [True, False, False, True, True, False, False, True, True]
+
+
+async def test_as_of_a_memory_that_changes_with_many_others_while_a_page_is_read_is_still_there(
+    store: Stores, postgres: TestDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scope = store.scope()
+    for at in range(3):
+        await store.write.commit(exchange(scope, "s", at, (f"number {at}",)), now=T0)
+    (version,) = await store.read.visible_scopes(scope)
+    last = max(row.memory_id for row in await rows_of(store, scope))
+    postgres.psql(f"UPDATE memories SET changed_version = {version.version + 1} WHERE memory_id = '{last}'")
+
+    async def fetch(tx: Transaction, query: str, *given: Any) -> list[Any]:
+        found: list[Any] = await whole(tx, query, *given)
+        if query == "changed_memories":
+            await asyncio.to_thread(postgres.psql, f"UPDATE memories SET changed_version = {version.version + 2}")
+        return found
+
+    whole: Any = Transaction.fetch
+    monkeypatch.setattr(Transaction, "fetch", fetch)
+    rows = await rows_of(store, scope, after=version.version, as_of=T0, batch=2)
+    assert [(row.memory_id, row.visible) for row in rows] == [(last, True)]
 
 
 async def test_the_quarantined_of_today_are_hidden_from_every_moment(store: Stores, postgres: TestDatabase) -> None:

@@ -256,6 +256,7 @@ class Database:
         read_only: bool = False,
         within_ms: int | None = None,
         generic: bool = False,
+        snapshot: bool = False,
     ) -> AsyncIterator[Transaction]:
         """One transaction as mp_app that sees `scope_ids` of `tenant`. Raises StoreUnavailable; then nothing was kept.
 
@@ -263,13 +264,14 @@ class Database:
         idempotent for that reason.) Never hold it across a network call or an embedding. A caller that is cancelled
         leaves at once; its connection is cleaned up behind it. `within_ms`: the server ends all of it by then, for what
         everybody waits for (Postgres 17 and later; an earlier one knows only that it idles). `generic`: statements are
-        planned once a connection, whatever their arguments: for what each exchange runs, by index.
+        planned once a connection, whatever their arguments: for what each exchange runs, by index. `snapshot`: all of
+        them see the moment of the first; for what only reads.
         """
         scopes = tuple(scope_ids)
         connection = await self._acquire(tenant, scopes)
         giving_back = True
         try:
-            await connection.execute(self._begin(tenant, scopes, read_only, within_ms, generic))
+            await connection.execute(self._begin(tenant, scopes, read_only, within_ms, generic, snapshot))
             yield Transaction(connection, self.queries, self._vault())
             if await connection.execute("COMMIT") != "COMMIT":
                 raise StoreUnavailable("Postgres: rolled back, a statement had failed")
@@ -318,10 +320,17 @@ class Database:
             self._places.give_back(tenant, scopes)
 
     def _begin(
-        self, tenant: UUID | None, scope_ids: Iterable[int], read_only: bool, within_ms: int | None, generic: bool
+        self,
+        tenant: UUID | None,
+        scope_ids: Iterable[int],
+        read_only: bool,
+        within_ms: int | None,
+        generic: bool,
+        snapshot: bool,
     ) -> str:
         """One round trip. Only a UUID and integers go into the text."""
         idle, whole = "", ""
+        isolation = "REPEATABLE READ" if snapshot else "READ COMMITTED"
         plans = ", set_config('plan_cache_mode', 'force_generic_plan', true)" if generic else ""
         if not read_only:
             idle_ms = self._bounds.idle_in_transaction_ms
@@ -332,7 +341,7 @@ class Database:
                 f" THEN set_config('transaction_timeout', '{within_ms:d}', true) END"
             )
         return (
-            f"BEGIN ISOLATION LEVEL READ COMMITTED{', READ ONLY' if read_only else ''}; "
+            f"BEGIN ISOLATION LEVEL {isolation}{', READ ONLY' if read_only else ''}; "
             f"SELECT set_config('role', '{APP_ROLE}', true), "
             f"set_config('mp.tenant', '{'' if tenant is None else UUID(int=tenant.int)}', true), "
             f"set_config('mp.scopes', '{_array(scope_ids)}', true), "

@@ -140,7 +140,9 @@ class ReadStore:
             since = version = (after or {}).get(scope_id, 0)
             last, hidden = _LAST, await self._hidden_then(tenant, scope_id, as_of)
             while True:
-                async with self._database.transaction(tenant, scope_ids, read_only=True) as tx:
+                # What has changed and what was then are two statements: a memory may not move on between them.
+                apart = as_of is not None
+                async with self._database.transaction(tenant, scope_ids, read_only=True, snapshot=apart) as tx:
                     asked = (tenant, scope_id, version, last, list(kinds), batch)
                     if as_of is None:
                         found = await tx.fetch("changed_memories", *asked)
