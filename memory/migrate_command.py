@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable
 import uvloop
 
 from memory.adapters.postgres.migrate import admits, check, lacks, migrate, pending, reached, same_database
-from memory.adapters.postgres.scrub import as_before, data_directory
+from memory.adapters.postgres.scrub import after_a_killed_one, data_directory
 from memory.config import Settings, effective_journal
 from memory.erasure import journal
 from memory.errors import ConfigInvalid, StartFailed
@@ -49,7 +49,7 @@ async def migrated(settings: Settings) -> None:
             await same_database(url, served)
         await admits(served)
     if settings.data.dir is not None and await data_directory(url) == settings.data.dir / "pg":
-        await as_before(url)  # a scrub may have been killed
+        await after_a_killed_one(url)
     await settle(settings, url)
     await _opened(settings)
     await _claimed(settings)

@@ -10,7 +10,8 @@ import asyncpg
 import pytest
 
 from memory import migrate_command
-from memory.adapters.postgres.scrub import data_directory, left_over, scrub
+from memory.adapters.postgres import scrub as module
+from memory.adapters.postgres.scrub import after_a_killed_one, data_directory, left_over, scrub
 from memory.config import Settings, load_settings
 from memory.errors import StoreUnavailable
 from tests.postgres_fixture import TestDatabase
@@ -37,7 +38,7 @@ class Connection:
     async def fetch(self, _asked: str) -> list[dict[str, str]]:
         return [{"relname": "turns"}]
 
-    async def execute(self, said: str) -> None:
+    async def execute(self, said: str, *_given: int) -> None:
         if self._is_cut or said == self._server.cut_at:
             self._is_cut, self._server.cut_at = True, None
             raise asyncpg.ConnectionDoesNotExistError("connection was closed in the middle of operation")
@@ -73,6 +74,27 @@ async def test_what_a_killed_scrub_set_is_taken_back_at_the_next_start(
     postgres.psql("ALTER SYSTEM SET wal_recycle = off")
     await migrate_command.migrated(load_settings(None, given, {}))
     assert "wal_recycle" not in postgres.psql("SELECT pg_read_file('postgresql.auto.conf')")
+
+
+async def test_a_start_leaves_the_log_to_a_scrub_that_is_at_work(
+    postgres: TestDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Old files that are recycled while it turns the log keep the words that it drops them for."""
+
+    def said() -> str:
+        return postgres.psql("SELECT pg_read_file('postgresql.auto.conf')")
+
+    monkeypatch.setattr(module, "_LOG_TURNS", 10_000)
+    scrubbing = asyncio.create_task(scrub(postgres.owner))
+    while "wal_recycle" not in await asyncio.to_thread(said):
+        assert not scrubbing.done()
+        await asyncio.sleep(0.05)
+    await after_a_killed_one(postgres.owner)
+    assert "wal_recycle = 'off'" in said()
+    scrubbing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await scrubbing
+    assert "wal_recycle" not in said()
 
 
 async def test_a_server_that_does_not_tell_its_files_is_no_embedded_one(postgres: TestDatabase) -> None:

@@ -20,6 +20,8 @@ from memory.errors import StoreUnavailable
 _TIMEOUT_S: Final = 3_600.0
 _LOG_TURNS: Final = 6
 """A checkpoint keeps the file that it began in, and one that has not heard of `wal_recycle` makes old ones the next."""
+_LOG_MARK: Final = 7210034
+"""Held by who has the log's files dropped."""
 _TABLES: Final = """
 SELECT c.relname FROM pg_class c
 JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant_id' AND NOT a.attisdropped
@@ -59,11 +61,11 @@ async def left_over(owner_dsn: str) -> list[str]:
     return []
 
 
-async def as_before(owner_dsn: str) -> None:
-    """Have the log kept as it is without a scrub: at the end of one, and at a start where one was killed."""
+async def after_a_killed_one(owner_dsn: str) -> None:
+    """Have the log kept as it is without a scrub. One that is at work, beside which this is run, is left to it."""
     async with _connection(owner_dsn) as connection:
-        await connection.execute("ALTER SYSTEM RESET wal_recycle")
-        await connection.execute("SELECT pg_reload_conf()")
+        if await connection.fetchval("SELECT pg_try_advisory_lock($1)", _LOG_MARK):
+            await _as_before(connection)
 
 
 async def scrub(owner_dsn: str) -> int:
@@ -73,6 +75,7 @@ async def scrub(owner_dsn: str) -> int:
         for table in tables:
             await connection.execute(f'VACUUM (FULL, ANALYZE) "{table}"')
         await connection.execute("VACUUM FULL pg_catalog.pg_statistic")
+        await connection.execute("SELECT pg_advisory_lock($1)", _LOG_MARK)  # to the end of the connection
         await connection.execute("ALTER SYSTEM SET wal_recycle = off")
         try:
             await connection.execute("SELECT pg_reload_conf()")
@@ -80,8 +83,14 @@ async def scrub(owner_dsn: str) -> int:
                 await connection.execute("SELECT pg_switch_wal()")
                 await connection.execute("CHECKPOINT")
         finally:
-            await as_before(owner_dsn)  # over a link of its own: the first may be what it broke off with
+            async with _connection(owner_dsn) as own:  # the first may be what it broke off with
+                await _as_before(own)
     return len(tables)
+
+
+async def _as_before(connection: Any) -> None:
+    await connection.execute("ALTER SYSTEM RESET wal_recycle")
+    await connection.execute("SELECT pg_reload_conf()")
 
 
 @asynccontextmanager
