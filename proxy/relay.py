@@ -13,7 +13,8 @@ import re
 import socket
 import ssl
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
 from typing import Final
 
 import aiohttp
@@ -39,6 +40,7 @@ _AUTO_HEADERS: Final = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type
 _ADDED_HEADERS: Final = ("Content-Type", "Date", "Server")  # to answers, by aiohttp
 _CONTROLS: Final = re.compile(rb"[\0-\x08\x0a-\x1f\x7f]")
 _RESET: Final = struct.pack("ii", 1, 0)  # SO_LINGER: on, for no time
+_IN_ORDER: Final = struct.pack("ii", 0, 0)
 LINE_BYTES_MAX: Final = 65_536
 STREAMED: Final = web.RequestKey("streamed", bool)
 """Whether the answer that is carried is a stream of events."""
@@ -258,6 +260,24 @@ def cut(request: web.BaseRequest) -> None:
     if request.version < HttpVersion11:
         request.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
     request.transport.abort()
+
+
+@asynccontextmanager
+async def reset_unless_whole(request: web.BaseRequest) -> AsyncIterator[None]:
+    """Around a body that says nowhere that it is whole. In HTTP/1.0 the system ends it cleanly where this process is
+    killed: until all of it has left, whatever closes the connection resets it.
+    """
+    link = request.transport
+    if link is None or request.version >= HttpVersion11:
+        yield
+        return
+    own = link.get_extra_info("socket")
+    own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
+    yield
+    link.set_write_buffer_limits(0)
+    await request.writer.drain()
+    if not link.is_closing():
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _IN_ORDER)
 
 
 def break_off(request: web.BaseRequest) -> None:

@@ -6,7 +6,8 @@ with its conversations and the ids of its retrievals too.
 Each turn once, session by session in order, with what `import` takes and its `event_id`; then the memories, which are
 made of turns or documents and carry no `role`; then the records (`export_records`), and the documents and files by
 name, whose bytes are not in it. Read by pages, so nothing is held open while a slow client reads. A fault on the way
-cuts the connection before the last chunk: a client cannot take half an export for a whole one.
+cuts the connection before the last chunk, in HTTP/1.0 by a reset, as if this process is killed: a client cannot take
+half an export for a whole one.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from proxy.api.export_records import record_lines
 from proxy.api.memories import item_of
 from proxy.api.parts import OwnParts
 from proxy.gated import readable
+from proxy.relay import reset_unless_whole
 
 NDJSON: Final = "application/x-ndjson"
 _PAGE_ROWS: Final = 500
@@ -60,11 +62,12 @@ class Export:
         response = web.StreamResponse(headers={"Content-Type": NDJSON})
         await response.prepare(request)
         try:
-            self._parts.canaries.look(caller.scope.tenant, "api", first)
-            await response.write(first)
-            async for page in pages:
-                self._parts.canaries.look(caller.scope.tenant, "api", page)
-                await response.write(page)
+            async with reset_unless_whole(request):
+                self._parts.canaries.look(caller.scope.tenant, "api", first)
+                await response.write(first)
+                async for page in pages:
+                    self._parts.canaries.look(caller.scope.tenant, "api", page)
+                    await response.write(page)
         except MemoryProxyFault as fault:
             broken_off(request, fault)
             return response
