@@ -47,6 +47,8 @@ COMMANDS: Final[Mapping[str, str]] = {
 """Where each command is, of this package: settings and options in, an exit code out."""
 OF_THE_SERVICE: Final = frozenset({"worker", "migrate", "prepare-model"})
 """Those that the supervisor starts, and that may make what is not there yet; the others work beside them."""
+AT_START: Final = "start"
+"""The mode of a migration that the supervisor starts: its log is the service's."""
 RESUMED: Final = frozenset({"consolidate", "reembed", "encryption", "redact"})
 """Those that take long, and keep what they have done wherever they end."""
 
@@ -59,17 +61,20 @@ def main() -> int:
 
 def _ran(given: argparse.Namespace) -> int:
     hear_interrupts()
+    of_the_service = given.what in OF_THE_SERVICE and not (given.what == "migrate" and given.mode != AT_START)
     form = "text"  # who gives a command beside the service reads its answer
     try:
         settings = settings_from_environ(os.environ)
-        configure_logging(settings.log.level, settings.log.format)
-        if given.what in OF_THE_SERVICE:
-            form = settings.log.format
-        else:
+        form = settings.log.format if of_the_service else form
+        configure_logging(settings.log.level, form)
+        if given.what not in OF_THE_SERVICE:
             _has_its_key(settings)
         return _command(given.what)(settings, given)
     except (StoreUnavailable, QueueUnavailable, EmbedderUnavailable, LeaseLost) as fault:
-        event(log, "not_there_yet", logging.WARNING, what=given.what, fault=str(fault))
+        if of_the_service:
+            event(log, "not_there_yet", logging.WARNING, what=given.what, fault=str(fault))
+        else:
+            last_words(given.what, fault, form)
         if given.what in RESUMED:
             sys.stderr.write("what was done is kept; the same command goes on there\n")
         return TRY_AGAIN
@@ -97,7 +102,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--mode",
         default="now",
-        help="of consolidate: now, dry-run, last; of migrate: check; of the others: see their options",
+        help="of consolidate: now, dry-run, last; of migrate: check, start; of the others: see their options",
     )
     parser.add_argument("--json", action="store_true", help="the report as JSON")
     parser.add_argument("--to", help="of reembed: the model")

@@ -19,7 +19,7 @@ import memory.__main__
 import proxy.worker
 from memory.catalogue import Stage
 from memory.config import Settings
-from memory.errors import StartFailed
+from memory.errors import TRY_AGAIN, StartFailed, StoreUnavailable
 from memory.passage import AT_HAND, Facts, Passage, lap, note, took
 from memory.telemetry import Metrics, configure_logging, event
 from proxy.generation import Generation
@@ -271,7 +271,7 @@ def test_a_model_named_over_two_lines_forges_no_line(form: str, capsys: pytest.C
         assert json.loads(said)["route"] == "chat"
 
 
-@pytest.mark.parametrize("program", ["memory migrate", "proxy.worker"])
+@pytest.mark.parametrize("program", ["memory migrate --mode start", "proxy.worker"])
 def test_why_a_process_ends_is_a_line_of_the_log_like_all_others(
     program: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -293,3 +293,26 @@ def test_why_a_process_ends_is_a_line_of_the_log_like_all_others(
     said = json.loads(capsys.readouterr().err)
     assert (said["event"], said["level"]) == ("cannot_go_on", "error")
     assert said["reason"] == "the master key is short; restore it"
+
+
+@pytest.mark.parametrize(("fault", "code"), [(StartFailed("it is not"), 2), (StoreUnavailable("it is not"), TRY_AGAIN)])
+@pytest.mark.parametrize("program", ["memory migrate", "memory migrate --mode check", "memory consolidate"])
+def test_who_gives_a_command_beside_a_service_whose_log_is_json_reads_words(
+    program: str, fault: Exception, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(*_: object) -> None:
+        raise fault
+
+    settings = Settings.model_validate({"log": {"format": "json"}})
+    monkeypatch.setattr("memory.__main__.settings_from_environ", lambda _: settings)
+    monkeypatch.setattr("memory.__main__._has_its_key", lambda _: None)
+    monkeypatch.setattr("memory.__main__._command", fails)
+    monkeypatch.setattr(sys, "argv", program.split())
+    before = logging.getLogger().handlers[:]
+    try:
+        assert memory.__main__.main() == code
+    finally:
+        logging.getLogger().handlers[:] = before
+    said, *more = capsys.readouterr().err.splitlines()
+    assert said == f"memory-proxy {program.split()[1]}: it is not"
+    assert more in ([], ["what was done is kept; the same command goes on there"])

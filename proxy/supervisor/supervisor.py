@@ -57,7 +57,7 @@ class ChildCommands:
 
     proxy_worker: tuple[str, ...] = _python("proxy.worker")
     memory_worker: tuple[str, ...] = _python("memory", "worker")
-    migrate: tuple[str, ...] = _python("memory", "migrate")
+    migrate: tuple[str, ...] = _python("memory", "migrate", "--mode", "start")
     prepare_model: tuple[str, ...] = _python("memory", "prepare-model")
 
 
