@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 from memory.entities import Entity, Relationship
-from proxy.api.schemas_entity import EntitySaid, PathSaid, RelationshipSaid
+from proxy.api.schemas_entity import NAMED_BY_MAX, EntitySaid, PathSaid, RelationshipSaid
 
 
 def entity_said(one: Entity) -> EntitySaid:
@@ -23,7 +23,8 @@ def entity_said(one: Entity) -> EntitySaid:
         notes=card.notes if card else "",
         learnt=one.card_id is None,
         memory_id=str(one.card_id) if one.card_id else None,
-        named_by=list(map(str, one.named_by)),
+        named_by=list(map(str, one.named_by[-NAMED_BY_MAX:])),
+        named_by_total=len(one.named_by),
         merged_into=str(one.merged_into) if one.merged_into else None,
         same=list(map(str, one.same)),
         ambiguous=[] if one.hidden else list(one.ambiguous),

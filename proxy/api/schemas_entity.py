@@ -23,6 +23,7 @@ Name = Annotated[str, Field(min_length=1, max_length=NAME_CHARS_MAX)]
 Names = Annotated[list[Name], Field(max_length=ALIASES_MAX)]
 Key = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
 Value = str | bool | int | float
+NAMED_BY_MAX = 100  # a list of a thousand of them is 4 MB with it, and was without an end
 
 
 def scalars(value: object, chars_max: int) -> object:
@@ -96,7 +97,10 @@ class EntitySaid(Said):
     notes: str
     learnt: bool = Field(description="It is known by facts alone; nobody has written of it.")
     memory_id: str | None = Field(description="The memory that a prompt is given of it; a learnt one has its facts.")
-    named_by: list[str] = Field(description="The memories that name it.")
+    named_by: list[str] = Field(
+        max_length=NAMED_BY_MAX, description=f"The memories that name it, oldest first: the newest {NAMED_BY_MAX}."
+    )
+    named_by_total: int = Field(description="How many name it.")
     merged_into: str | None
     same: list[str] = Field(description="Those that are merged into it.")
     ambiguous: list[str] = Field(description="Names that another has too: they resolve to none.")
