@@ -235,6 +235,22 @@ def test_an_import_that_breaks_off_says_what_became_of_it(tmp_path: Path, capsys
     assert f"memory-proxy: {url} broke off in the middle of its answer" in said
 
 
+def test_lines_without_a_session_go_into_the_same_one_when_their_file_is_sent_again(tmp_path: Path) -> None:
+    asked: list[bytes] = []
+    one, other = tmp_path / "one.ndjson", tmp_path / "other.ndjson"
+    one.write_bytes(LINE)
+    other.write_bytes(LINE)
+    last = b'{"accepted":1,"done":1,"failed":0,"complete":true}\n'
+    with answering(NDJSON + b"%x\r\n%s\r\n0\r\n\r\n" % (len(last), last), asked) as url:
+        for file in (one, one, other):
+            assert main(["import", str(file), "--url", url]) == 0
+        process = started("import", "-", "--url", url, stdin=subprocess.PIPE)
+        process.communicate(LINE, 30)
+    sessions = [re.findall(rb"(?i)x-memory-session: (\S+)", request) for request in asked]
+    (first,), again, (another,), of_a_pipe = sessions
+    assert again == [first] != [another] and of_a_pipe == []
+
+
 @pytest.mark.parametrize(
     ("queue", "why"),
     [({"ok": False, "error": "disk full"}, "queue: disk full"), ({"ok": True}, "all its parts answer")],

@@ -134,9 +134,9 @@ class Client:
         """POST, PATCH or DELETE with a JSON body, made from `version`."""
         return self._read(self._open(method, path, json.dumps(body).encode() if body is not None else None, version))
 
-    def lines(self, method: str, path: str, body: Reads | None = None) -> Iterator[bytes]:
+    def lines(self, method: str, path: str, body: Reads | None = None, session: str | None = None) -> Iterator[bytes]:
         """An NDJSON answer line by line; `body` is streamed. Raises CallFailed where it is none."""
-        answer, rest = self._open(method, path, body), b""
+        answer, rest = self._open(method, path, body, session=session), b""
         if not answer.headers.get("Content-Type", _NDJSON).startswith(_NDJSON):
             raise _stranger(self._base)
         for piece in self._pieces(answer):
@@ -205,8 +205,11 @@ class Client:
         body: bytes | Reads | None = None,
         version: int | None = None,
         kind: str | None = None,
+        session: str | None = None,
     ) -> Any:
         headers = dict(self._headers)
+        if session is not None:
+            headers["X-Memory-Session"] = session
         if version is not None:
             headers["If-Match"] = f'"{version}"'
         if body is not None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
+import os
 import shutil
+import stat
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -99,7 +102,7 @@ def run_import(options: argparse.Namespace) -> int:
         client = Client(options)
         standing = Standing(client)
         try:
-            for raw in client.lines("POST", path, Sent(source, progress)):
+            for raw in client.lines("POST", path, Sent(source, progress), _session_of(source)):
                 said = client.parsed(raw)
                 if "error" in said:
                     progress.clear()
@@ -117,6 +120,20 @@ def run_import(options: argparse.Namespace) -> int:
                 sys.stderr.write(f"{left}what was accepted is stored all the same, and the same command goes on\n")
             raise
     return 0 if last.get("complete") and not last.get("failed") else 1
+
+
+def _session_of(source: IO[bytes]) -> str | None:
+    """Where lines go that name no conversation: into the same one as long as the file is the same, since an import that
+    broke off goes on with what is not known. Made of nothing that the file says; None for a pipe.
+    """
+    try:
+        of = os.fstat(source.fileno())
+    except OSError:  # none, as of a test
+        return None
+    if not stat.S_ISREG(of.st_mode):
+        return None
+    told = f"{of.st_dev} {of.st_ino} {of.st_size} {of.st_mtime_ns}"
+    return f"import-{hashlib.sha256(told.encode()).hexdigest()[:32]}"
 
 
 @_failing_kindly
