@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -14,7 +15,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.adapters.postgres.database import Bounds
+from memory.adapters.postgres import episode_store
+from memory.adapters.postgres.database import Bounds, Transaction
 from memory.adapters.postgres.episode_store import JOB, PostgresEpisodes
 from memory.adapters.postgres.leadership import Leadership
 from memory.adapters.postgres.outbox import Feed
@@ -198,8 +200,11 @@ async def test_one_look_makes_so_many_episodes_at_most(store: Stores, postgres: 
     assert [(await sweeper.sweep(led(store))).stored for _ in range(4)] == [2, 2, 1, 0]
 
 
-async def test_no_tenant_and_no_scope_waits_for_ever(store: Stores, postgres: TestDatabase) -> None:
+async def test_no_tenant_and_no_scope_waits_for_ever(
+    store: Stores, postgres: TestDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Those with more than one look tells come first once, not always."""
+    monkeypatch.setattr(episode_store, "_SCOPES_AT_ONCE", 1_000)
     other = await store.keys.ensure_tenant("other", T0)
     for tenant in (store.tenant, other):
         for n in range(3):
@@ -494,6 +499,29 @@ async def test_due_sessions_are_found_by_their_index_among_many(store: Stores, p
         f" EXPLAIN (FORMAT JSON) {sql}"
     )
     assert '"sessions_untold"' in plan and "Seq Scan" not in plan and '"Sort"' not in plan, plan
+
+
+async def test_the_sessions_of_thousands_of_scopes_are_looked_through_once(
+    store: Stores, postgres: TestDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page of a thousand scopes read all untold sessions of the tenant: 51 times, where it had 50,000 scopes."""
+    asked = Counter[str]()
+
+    async def counting(tx: Transaction, query: Any, *given: Any) -> list[Any]:
+        asked[query] += 1
+        found: list[Any] = await fetch(tx, query, *given)
+        return found
+
+    await said(store)
+    postgres.psql(
+        "INSERT INTO scopes (tenant_id, user_name, project, agent)"
+        " SELECT tenant_id, 'u' || n, 'p', 'a' FROM scopes, generate_series(1, 5000) n"
+    )
+    asleep(postgres)
+    fetch = Transaction.fetch
+    monkeypatch.setattr(Transaction, "fetch", counting)
+    due = await episodes_of(store, postgres).due(store.tenant, idle_s=1800, turns_max=60, limit=50)
+    assert (len(due), asked["due_sessions"]) == (1, 1)
 
 
 def test_a_range_is_whole_exchanges_within_its_bounds() -> None:

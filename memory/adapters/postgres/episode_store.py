@@ -24,7 +24,9 @@ from memory.write.episodes import COLLECTION, DueSession, Episode, ToldTurn
 from memory.write.procedures import PastRun
 
 JOB: Final = "episodes"
-_SCOPES_AT_ONCE: Final = 1_000
+# For each page all of a tenant's untold sessions are read. Of more scopes the server makes a table (32 bytes each) only
+# where `work_mem` has room for it, and without one it compares each session with each of them.
+_SCOPES_AT_ONCE: Final = 20_000
 _NO_TIME: Final = datetime.min.replace(tzinfo=UTC)  # of what only reads
 
 
