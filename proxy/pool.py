@@ -35,6 +35,12 @@ _GONE: Final = (socket.EAI_NONAME, socket.EAI_NODATA)  # answers, where EAI_AGAI
 _IDEMPOTENT: Final = frozenset(("GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"))
 _OFTEN_BODILESS: Final = frozenset(("GET", "HEAD", "OPTIONS", "TRACE"))
 _CHUNKED: Final[Pairs] = [(b"Transfer-Encoding", b"chunked")]
+_ANY: Final = ("0.0.0.0", "::")  # noqa: S104 compared, not bound
+
+
+Listening = tuple[str, int]
+"""The address and port of this proxy's own listening socket."""
+ITSELF: Final = "this proxy itself listens there"
 
 
 class RequestUnsendable(ValueError):
@@ -42,13 +48,16 @@ class RequestUnsendable(ValueError):
 
 
 class Pool:
-    """Connections to the host of `url`, TLS where its scheme says so."""
+    """Connections to the host of `url`, TLS where its scheme says so; none to where this proxy is `listening`."""
 
-    def __init__(self, url: URL, *, connect_timeout_s: float, keepalive_s: float) -> None:
+    def __init__(
+        self, url: URL, *, connect_timeout_s: float, keepalive_s: float, listening: Listening | None = None
+    ) -> None:
         self._host, self._port = url.host or "", url.port or 0
         self._tls = _tls() if url.scheme == "https" else None
         self._named = b"Host: %b\r\n" % (url.host_port_subcomponent or "").encode()
         self._connect_timeout_s, self._keepalive_s = connect_timeout_s, keepalive_s
+        self._listening = listening
         self._idle: deque[tuple[Connection, float]] = deque()
         self._all: set[Connection] = set()
         self._addresses: list[aiohappyeyeballs.AddrInfoType] = []
@@ -116,6 +125,8 @@ class Pool:
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(self._connect_timeout_s):
             addresses = await self._resolved()
+            if any(leads_back(one, self._listening) for one in addresses):
+                raise AnswerBroken(ITSELF)
             plain = await aiohappyeyeballs.start_connection(
                 addresses, happy_eyeballs_delay=NEXT_ADDRESS_S, interleave=1
             )
@@ -200,6 +211,21 @@ def _framing(method: str, headers: Pairs, body: bytes | AsyncIterator[bytes] | N
     if body is None:
         return [] if method in _OFTEN_BODILESS else [(b"Content-Length", b"0")]
     return [(b"Content-Length", b"%d" % len(body))] if isinstance(body, bytes) else _CHUNKED
+
+
+def leads_back(address: aiohappyeyeballs.AddrInfoType, listening: Listening | None) -> bool:
+    """Whether this proxy itself listens at an address: a request sent there would be sent again and again, each time
+    over one connection more. What a load balancer in front hides is not seen.
+    """
+    family, _, _, _, (host, port, *_) = address
+    if listening is None or port != listening[1]:
+        return False
+    if listening[0] not in _ANY:
+        return bool(host == listening[0])
+    with socket.socket(family, socket.SOCK_DGRAM) as asked, suppress(OSError):
+        asked.connect(address[4])  # sends nothing: an address of this machine is reached from itself
+        return bool(asked.getsockname()[0] == host)
+    return False
 
 
 def probed(link: socket.socket) -> socket.socket:

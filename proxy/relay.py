@@ -9,14 +9,17 @@ complete. Refuses to decompress, to follow redirects, to retry.
 from __future__ import annotations
 
 import asyncio
+import errno
 import re
 import socket
 import ssl
 import struct
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Final
 
+import aiohappyeyeballs
 import aiohttp
 from aiohttp import HttpVersion11, web
 from aiohttp.http import StreamWriter
@@ -27,7 +30,7 @@ from memory.errors import Refused, UpstreamUnreachable
 from memory.passage import lap, note, trace_headers
 from memory.telemetry import Metrics
 from proxy.connection import AnswerBroken, Pairs, UpstreamAnswer
-from proxy.pool import Pool, probed
+from proxy.pool import ITSELF, Listening, Pool, leads_back, probed
 
 _HOP_BY_HOP: Final = frozenset(
     b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer trailers"
@@ -83,10 +86,17 @@ def takes_no_more(connection: web.RequestHandler) -> bool:
 
 
 class Upstream:
-    """One pooled client for one vLLM. `base` is its URL, a path prefix included."""
+    """One pooled client for one vLLM. `base` is its URL, a path prefix included; it is not where we are `listening`."""
 
     def __init__(
-        self, base: str, *, api_key: str | None, replace_auth: bool, connect_timeout_s: float, keepalive_s: float
+        self,
+        base: str,
+        *,
+        api_key: str | None,
+        replace_auth: bool,
+        connect_timeout_s: float,
+        keepalive_s: float,
+        listening: Listening | None = None,
     ) -> None:
         self.base = base.rstrip("/")
         self._origin = URL(self.base).origin()
@@ -96,10 +106,12 @@ class Upstream:
         host = re.escape((URL(self.base).host_port_subcomponent or "").encode())
         itself = b"(?:https?://%b)%b%b" % (host, b"?" if self._base_path else b"", re.escape(self._base_path.encode()))
         self._itself = re.compile(rb"%b(?=/(?!/)|\?|$)" % itself)  # behind // is another host
-        self._pool = Pool(URL(self.base), connect_timeout_s=connect_timeout_s, keepalive_s=keepalive_s)
+        self._pool = Pool(
+            URL(self.base), connect_timeout_s=connect_timeout_s, keepalive_s=keepalive_s, listening=listening
+        )
         self._sockets = aiohttp.ClientSession(
             cookie_jar=aiohttp.DummyCookieJar(),
-            connector=aiohttp.TCPConnector(limit=0, socket_factory=lambda address: probed(socket.socket(*address[:3]))),
+            connector=aiohttp.TCPConnector(limit=0, socket_factory=partial(_opened, listening)),
             # Of the whole of it: `sock_connect` would leave the name's resolution without a bound.
             timeout=aiohttp.ClientTimeout(total=None, connect=connect_timeout_s),
             max_line_size=LINE_BYTES_MAX,
@@ -188,6 +200,12 @@ class Upstream:
     def url(self, target: str) -> URL:
         """The upstream's URL for a raw path, byte for byte; its host spelled as `_only_there` knows it."""
         return URL(f"{self._origin}{self._base_path}{rooted(target)}", encoded=True)
+
+
+def _opened(listening: Listening | None, address: aiohappyeyeballs.AddrInfoType) -> socket.socket:
+    if leads_back(address, listening):
+        raise OSError(errno.ELOOP, ITSELF)
+    return probed(socket.socket(*address[:3]))
 
 
 def rooted(target: str) -> str:

@@ -69,7 +69,8 @@ async def serve(settings: Settings) -> None:
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, stop.set)
     loop.add_signal_handler(signal.SIGINT, stop.set)
-    wired = await wire(settings, Metrics())
+    listening = socket.socket(fileno=int(os.environ["MEMORY_PROXY_LISTEN_FD"]))
+    wired = await wire(settings, Metrics(), listening.getsockname()[:2])
     runner = web.AppRunner(
         build_app(wired.front, wired.own.register),
         handle_signals=False,
@@ -78,11 +79,11 @@ async def serve(settings: Settings) -> None:
     )
     await runner.setup()
     async with beside(wired.background, wired.base.metrics):
-        await _served(wired, runner, settings, stop)
+        await _served(wired, runner, guarded_site(runner, listening, settings), stop)
     await close(wired)
 
 
-async def _served(wired: Wired, runner: web.AppRunner, settings: Settings, stop: asyncio.Event) -> None:
+async def _served(wired: Wired, runner: web.AppRunner, site: GuardedSite, stop: asyncio.Event) -> None:
     """Bring everything up, serve meanwhile, drain."""
     starting = _task(begun(wired, stop))
     opened, leaving = _task(_set(wired.opened)), _task(_set(stop))
@@ -91,7 +92,6 @@ async def _served(wired: Wired, runner: web.AppRunner, settings: Settings, stop:
     await asyncio.wait((awaited, leaving), timeout=wait_s, return_when=FIRST)
     opened.cancel()
     leaving.cancel()
-    site = guarded_site(runner, socket.socket(fileno=int(os.environ["MEMORY_PROXY_LISTEN_FD"])), settings)
     await site.start()
     _say(SERVES)
     starting.add_done_callback(lambda _: _say(COMPLETE) if wired.readiness.started else None)

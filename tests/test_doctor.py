@@ -512,6 +512,12 @@ async def test_a_vllm_is_known_by_models_tokenizer_and_metrics() -> None:
     assert "were cached" in named(found, "prompt token details").found
 
 
+async def test_a_memory_proxy_is_not_taken_for_vllm(service: Service) -> None:
+    """What it passes on looks as vLLM gives it."""
+    found = await check_upstream.upstream(settings_with(upstream={"url": service.url}), probe=False)
+    assert [(finding.level, "memory-proxy itself" in finding.found) for finding in found] == [("FAIL", True)], found
+
+
 async def test_a_wanted_key_is_asked_for() -> None:
     async with running_fake_vllm(api_key="k") as url:
         without = await check_upstream.upstream(settings_with(upstream={"url": url}), probe=False)

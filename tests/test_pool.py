@@ -21,7 +21,7 @@ from cryptography import x509
 from yarl import URL
 
 from proxy.connection import AnswerBroken, Pairs
-from proxy.pool import Pool, RequestUnsendable
+from proxy.pool import Pool, RequestUnsendable, leads_back
 from tests.certificate import self_signed
 
 NAMES = (x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("vllm.test"))
@@ -92,6 +92,41 @@ async def test_one_request_after_the_other_goes_over_one_connection() -> None:
     async with pooled() as (pool, server):
         assert [await said(pool) for _ in range(5)] == [b"ok"] * 5
         assert server.connections == 1
+
+
+@pytest.mark.parametrize(
+    ("here", "nearby", "itself"),
+    [
+        ("127.0.0.1", 0, True),
+        ("0.0.0.0", 0, True),
+        ("::", 0, True),
+        ("127.0.0.2", 0, False),
+        ("127.0.0.1", 1, False),
+        ("0.0.0.0", 1, False),
+    ],
+)
+async def test_no_connection_leads_back_to_where_this_proxy_listens(here: str, nearby: int, itself: bool) -> None:
+    server = Server()
+    await server.start()
+    url = URL(f"http://localhost:{server.port}")
+    pool = Pool(url, connect_timeout_s=2, keepalive_s=5, listening=(here, server.port + nearby))
+    try:
+        if itself:
+            with pytest.raises(AnswerBroken, match="this proxy itself"):
+                await said(pool)
+            assert server.connections == 0
+        else:
+            assert await said(pool) == b"ok"
+    finally:
+        await pool.close()
+        assert server.listening is not None
+        server.listening.close()
+
+
+async def test_an_address_of_another_machine_is_not_this_proxy() -> None:
+    """192.0.2.0/24 is for documentation: nobody is there, and no packet goes there either."""
+    address = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("192.0.2.1", 8080))
+    assert not leads_back(address, ("0.0.0.0", 8080))
 
 
 async def test_a_machine_that_vanishes_under_an_answer_is_noticed_by_its_link() -> None:

@@ -426,6 +426,23 @@ async def test_a_websocket_is_opened_whichever_way_the_upstream_is_spelled(base:
         assert ours.close_code is None
 
 
+async def test_a_websocket_does_not_lead_back_to_this_proxy() -> None:
+    listening = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
+    here = listening.sockets[0].getsockname()
+    upstream = Upstream(
+        f"http://127.0.0.1:{here[1]}",
+        api_key=None,
+        replace_auth=False,
+        connect_timeout_s=5,
+        keepalive_s=4,
+        listening=here,
+    )
+    with pytest.raises(aiohttp.ClientConnectorError, match="this proxy itself"):
+        await upstream.websocket("/v1/realtime", CIMultiDict(), ())
+    listening.close()
+    await upstream.close()
+
+
 async def test_a_machine_that_vanishes_under_a_websocket_is_noticed_by_its_link() -> None:
     async with opened("http://127.0.0.1:{}/gate") as ours:
         link = ours.get_extra_info("socket")

@@ -79,6 +79,9 @@ async def upstream(settings: Settings, *, probe: bool) -> Findings:
         try:
             health = await asking.ask("/health", headers={"X-Request-Id": tag})
             models = await asking.ask("/v1/models")
+            if _is_one_of_us(await asking.ask("/memory/health")):
+                mend = "point upstream.url at vLLM"
+                return [Finding("FAIL", "upstream", f"{settings.upstream.url} is a memory-proxy itself", mend)]
             findings = [_answers(settings, health), *_clock(health), *_models(models)]
             name = _first_model(models)
             if name is None:
@@ -102,6 +105,11 @@ def reason(fault: Exception) -> str:
     return getattr(cause, "strerror", None) or str(cause) or f"no answer within {ASK_TIMEOUT_S:g} s"
 
 
+def _is_one_of_us(health: Told) -> bool:
+    """By the path that is ours alone: on vLLM's our answers look as vLLM gives them."""
+    return health.status == 200 and health.json == {"status": "ok"}
+
+
 def _answers(settings: Settings, health: Told) -> Finding:
     url = settings.upstream.url
     if health.status >= 500:
@@ -109,8 +117,6 @@ def _answers(settings: Settings, health: Told) -> Finding:
     if health.status == 404:
         mend = "is upstream.url the server's base address?"
         return Finding("warn", "upstream", f"{url} answers, but has no /health", mend)
-    if "x-memory-status" in health.headers:
-        return Finding("FAIL", "upstream", f"{url} is a memory-proxy itself", "point upstream.url at vLLM")
     return Finding("ok", "upstream", f"{url} answers")
 
 

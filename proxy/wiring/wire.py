@@ -80,6 +80,7 @@ from proxy.in_flight import InFlight
 from proxy.limits import KeyUse
 from proxy.load import LoadControl, places_of
 from proxy.passages import Passages
+from proxy.pool import Listening
 from proxy.readiness import Readiness
 from proxy.relay import Upstream
 from proxy.remembering import MemoryParts
@@ -203,14 +204,16 @@ class Wired:
         return {**always, "keys": self.door.keep_reading} if isinstance(self.door, KeyedDoor) else always
 
 
-async def wire(settings: Settings, metrics: Metrics) -> Wired:
-    """Build a worker's parts. Raises ConfigInvalid, StartFailed, ModelFileInvalid where they cannot be."""
+async def wire(settings: Settings, metrics: Metrics, listening: Listening) -> Wired:
+    """Build the parts of a worker that is `listening` there. Raises ConfigInvalid, StartFailed, ModelFileInvalid where
+    they cannot be.
+    """
     reranker = await asyncio.to_thread(cross_encoder, settings)  # first: where it is refused nothing is open yet
     tracing = await asyncio.to_thread(traces, settings, metrics)
     kept = await open_kept(settings)
     queued = await open_queued(settings, metrics)
     base = Base(settings, metrics, kept, queued, breakers_of(settings, metrics), Passages(metrics, tracing))
-    upstream = _upstream(settings)
+    upstream = _upstream(settings, listening)
     models = ServedModels(
         upstream, api_key=_api_key(settings), counts=UpstreamTokenizer, breaker=base.breakers.tokenizer
     )
@@ -326,13 +329,14 @@ def _api_key(settings: Settings) -> str | None:
     return settings.upstream.api_key.get_secret_value() if settings.upstream.api_key else None
 
 
-def _upstream(settings: Settings) -> Upstream:
+def _upstream(settings: Settings, listening: Listening) -> Upstream:
     return Upstream(
         settings.upstream.url,
         api_key=_api_key(settings),
         replace_auth=settings.auth.mode == "keys",
         connect_timeout_s=settings.upstream.connect_timeout_s,
         keepalive_s=settings.upstream.keepalive_s,
+        listening=listening,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import socket
 import time
 import zlib
 from typing import Any
@@ -45,6 +46,20 @@ def test_service_without_upstream_is_ready_and_says_so(scripted: Scripted) -> No
         assert scripted.service.call("GET", "/memory/health") is not None
     finally:
         scripted.upstream.open()
+
+
+def test_an_upstream_that_is_this_proxy_itself_is_refused_and_told(own_service: Any) -> None:
+    """One request was 4,096, and so was each look at the upstream's health: until `limits.requests_max` refused one."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+    with own_service("--port", port, "--upstream", f"http://localhost:{port}") as service:
+        for method, target, body in ROUTES:
+            answer = send(service.url, method, target, [JSON], body)
+            assert unreachable(answer)
+            assert "this proxy itself listens there" in json.loads(answer.body)["error"]["message"]
+        seen = service.call("GET", "/memory/ready")["dependencies"]["upstream"]
+    assert not seen["ok"]
+    assert "this proxy itself" in seen["error"]
 
 
 @pytest.mark.parametrize(("method", "target", "body"), ROUTES)
