@@ -487,11 +487,11 @@ async def ours_taken_off(asked: Asked) -> bytes:
 
 
 def _is_json(body: bytes) -> bool:
-    """Whether vLLM may read it: what is nested too deep for us need not be for another version of Python."""
+    """Whether vLLM may read it: nesting too deep or an integer too long for us need not be for another Python."""
     try:
         json.loads(body)
-    except RecursionError:
-        return True
-    except ValueError:
+    except (json.JSONDecodeError, UnicodeDecodeError):
         return False
+    except (RecursionError, ValueError):
+        return True
     return True

@@ -234,7 +234,10 @@ DEEP = b"[" * 100_000 + b"]" * 100_000
     "body",
     [
         *(b"\xff\xfe{\x00", b"{broken", b"[]", b'{"a":1}{"b":2}', b"", b"\xef\xbb\xbf{}", '{"a":1}'.encode("utf-16")),
-        b'{"model":"fake-model","messages":[{"role":"user","content":"x"}],"deep":' + DEEP + b"}",
+        *(
+            b'{"model":"fake-model","messages":[{"role":"user","content":"x"}],"deep":' + deep + b"}"
+            for deep in (DEEP, b"9" * 5_000)  # an integer of more digits than this Python reads
+        ),
     ],
     ids=lambda body: repr(body[:20]),
 )
