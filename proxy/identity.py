@@ -7,6 +7,7 @@ with the name of the header or member, and nothing is guessed.
 
 from __future__ import annotations
 
+import hashlib
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Mapping
@@ -152,12 +153,18 @@ def require_clear(headers: Iterable[tuple[bytes, bytes]], credential: Credential
 
 
 def openai_user_of(body: Mapping[str, Any]) -> str | None:
-    """OpenAI's `safety_identifier`, else `user`, where it is a text that can serve as a name."""
+    """OpenAI's `safety_identifier`, else `user`, where it is a text. One that can be no name is not ours to refuse: its
+    digest is the name, since all whose texts were passed over would have one memory.
+    """
     for member in ("safety_identifier", "user"):
         value = body.get(member)
-        if isinstance(value, str) and value and _fits(value):
-            return unicodedata.normalize("NFC", value)
+        if isinstance(value, str) and value:
+            return unicodedata.normalize("NFC", value) if _fits(value) else _digest_name(value)
     return None
+
+
+def _digest_name(text: str) -> str:
+    return f"sha256-{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
 def _from_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:

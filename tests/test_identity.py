@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -122,8 +123,18 @@ def test_safety_identifier_goes_before_user_and_what_is_no_name_is_passed_over()
     assert openai_user_of({"user": "u", "safety_identifier": "s"}) == "s"
     assert openai_user_of({"user": "u", "safety_identifier": 7}) == "u"
     assert openai_user_of({"user": "u", "safety_identifier": ""}) == "u"
-    for odd in (None, 7, "", "x" * 257, "a\x00b", "\ud800", ["u"]):
+    for odd in (None, 7, "", ["u"]):
         assert openai_user_of({"user": odd}) is None
+
+
+def test_those_whose_openai_user_can_be_no_name_have_each_a_memory_of_their_own() -> None:
+    """They were all `default`: what one had said was given to the others."""
+    odd = ["x" * 257, "x" * 258, "\u00e9" * 129, "a\x00b", "a\x00c", "\ud800", "\ud801"]
+    names = [openai_user_of({"user": one}) for one in odd]
+    assert len({*names, None}) == len(odd) + 1
+    assert names[0] == f"sha256-{hashlib.sha256(b'x' * 257).hexdigest()}"
+    assert openai_user_of({"user": "u", "safety_identifier": odd[0]}) == names[0]
+    assert asked({"X-Memory-User": names[0] or ""}).scope.user == names[0]
 
 
 # ---------------------------------------------------------------- keys
