@@ -770,6 +770,30 @@ def test_a_long_conversation_is_shown_to_its_end(capsys: pytest.CaptureFixture[s
     assert said.count("Ahoy.") == 2 and "1007" in said and said.endswith("summary:\nThey greet.\n")
 
 
+def test_a_turn_without_words_is_shown_by_what_it_holds(capsys: pytest.CaptureFixture[str]) -> None:
+    calls = [
+        {"id": name, "type": "function", "function": {"name": name, "arguments": "{}"}} for name in ("tide", "wind")
+    ]
+    turn = {"seq": 0, "role": "assistant", "content": "", "tool_calls": None, "parts": None}
+    picture = {**turn, "seq": 1, "role": "user", "parts": [{"type": "image_url"}]}
+    turns = [
+        {**turn, "tool_calls": calls},
+        picture,
+        {**turn, "tool_calls": ["odd"]},
+        turn,
+        {**picture, "content": "Look."},
+    ]
+    with answering(whole({"turns": turns, "summary": None, "next_cursor": None})) as url:
+        assert main(["sessions", "s", "--url", url]) == 0
+    assert [line[17:] for line in capsys.readouterr().out.splitlines()] == [
+        "(calls tide, calls wind)",
+        "(image_url)",
+        "(calls a tool)",
+        "",
+        "Look.",
+    ]
+
+
 STEERS = "one \x1b]0;owned\x07 \x9b2J two"
 TASK: dict[str, Any] = {"id": "1", "status": "queued", "title": STEERS, "waits_for": [], "checkpoint": None}
 FOUND = {"admitted": True, "score": 1.0, "occurred_at": None, "content": STEERS}

@@ -219,7 +219,20 @@ def run_sessions(options: argparse.Namespace) -> int:
 
 
 def _turns(page: Mapping[str, Any]) -> None:
-    show_all(f"{turn['seq']:4}  {turn['role']:9}  {_short(turn['content'])}" for turn in page["turns"])
+    show_all(f"{turn['seq']:4}  {turn['role']:9}  {_short(_said(turn))}" for turn in page["turns"])
+
+
+def _said(turn: Mapping[str, Any]) -> str:
+    """What a turn says; of one without words what it holds, so that its line is not taken for an empty answer."""
+    held = [_called(call) for call in turn.get("tool_calls") or ()]
+    held += [str(part.get("type")) for part in turn.get("parts") or ()]
+    return turn["content"] or (f"({', '.join(held)})" if held else "")
+
+
+def _called(call: object) -> str:
+    """A call as clients write it; those of other forms are kept as they came."""
+    function = call.get("function") if isinstance(call, dict) else None
+    return f"calls {function['name']}" if isinstance(function, dict) and "name" in function else "calls a tool"
 
 
 @_failing_kindly
