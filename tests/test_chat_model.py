@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+import aiohttp
 import pytest
 from aiohttp import web
 
@@ -71,6 +72,17 @@ async def test_an_openai_compatible_server_answers_with_text() -> None:
         text = await model.complete(MESSAGES, max_tokens=16, timeout_s=20)
         await model.close()
     assert text
+
+
+async def test_a_question_to_a_memory_proxy_is_no_conversation_of_anybody() -> None:
+    """An `api_base` that is this service itself: what ada had said was kept as a conversation of `default`."""
+    async with running_fake_vllm(model_names=("fake",)) as base_url, aiohttp.ClientSession() as session:
+        model = chat_model("openai/fake", api_base=f"{base_url.rstrip('/')}/v1")
+        await model.complete(MESSAGES, max_tokens=16, timeout_s=20)
+        await model.close()
+        async with session.get(f"{base_url.rstrip('/')}/__last") as answer:
+            sent = (await answer.json())["data"][0]["headers"]
+    assert ["x-memory-mode", "off"] in [[name.lower(), value] for name, value in sent]
 
 
 async def test_the_schema_reaches_the_server_unchanged() -> None:

@@ -107,6 +107,8 @@ class LiteLlmChatModel:
             "api_base": self._api_base,
             # Servers without keys still need a header value here, else the library refuses to call.
             "api_key": self._api_key or "none",
+            # A memory-proxy, this service itself for one, would keep the question as what its user said.
+            "extra_headers": {"X-Memory-Mode": "off"},
         }
         if schema is not None:
             form = {"name": "answer", "schema": dict(schema), "strict": True}
