@@ -5,6 +5,7 @@ Also what the store holds of one user, read with the owner's eyes from the embed
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -155,3 +156,12 @@ async def exchanges(service: Service, user: str) -> list[asyncpg.Record]:
         "JOIN scopes s USING (tenant_id, scope_id) WHERE s.user_name = $1 ORDER BY e.arrived_at",
         user,
     )
+
+
+async def kept(service: Service, user: str) -> list[asyncpg.Record]:
+    """The same once there is one: a client that is cut hears of it before its exchange is handed off."""
+    async with asyncio.timeout(60):
+        while not await exchanges(service, user):
+            await asyncio.sleep(0.05)
+    await asyncio.to_thread(service.settle)
+    return await exchanges(service, user)

@@ -14,7 +14,7 @@ import pytest
 
 from tests.e2e.conftest import Scripted
 from tests.e2e.raw_http import RawAnswer, send
-from tests.e2e.talk import ask, completion, exchanges, sessions, tell
+from tests.e2e.talk import ask, completion, exchanges, kept, sessions, tell
 from tests.service_fixture import Service
 
 JSON = (b"Content-Type", b"application/json")
@@ -117,8 +117,7 @@ async def test_stand_in_that_dies_midway_cuts_the_client_and_the_exchange_is_fai
     assert said.status == 200
     assert not said.raw.whole
     assert said.raw.body
-    await asyncio.to_thread(service.settle)
-    assert [(row["status"], row["reason"]) for row in await exchanges(service, user)] == [("failed", "upstream_died")]
+    assert [(row["status"], row["reason"]) for row in await kept(service, user)] == [("failed", "upstream_died")]
 
 
 @pytest.mark.parametrize("content_type", [b"text/event-stream", b"application/json"])
@@ -131,8 +130,7 @@ async def test_answer_whose_framing_breaks_cuts_the_client_and_the_exchange_is_f
     scripted.upstream.then(*pieces, pause_s=0.1, keep=True)  # it waits for another request and does not hang up
     said = await asyncio.to_thread(ask, scripted.service, "Tell me.", user, body={"stream": True})
     assert (said.status, said.raw.whole) == (200, False)
-    await asyncio.to_thread(scripted.service.settle)
-    rows = await exchanges(scripted.service, user)
+    rows = await kept(scripted.service, user)
     assert [(row["status"], row["reason"]) for row in rows] == [("failed", "upstream_died")]
 
 
@@ -151,8 +149,7 @@ async def test_stream_that_ends_without_its_final_event_passes_and_is_failed(scr
     scripted.upstream.then(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n" + event)
     said = await asyncio.to_thread(ask, scripted.service, "Tell me.", user, body={"stream": True})
     assert said.raw.body == event
-    await asyncio.to_thread(scripted.service.settle)
-    assert [row["status"] for row in await exchanges(scripted.service, user)] == ["failed"]
+    assert [row["status"] for row in await kept(scripted.service, user)] == ["failed"]
 
 
 def test_idle_connection_that_the_upstream_closed_costs_nobody_an_answer(scripted: Scripted) -> None:
