@@ -230,7 +230,7 @@ def effective_journal(settings: Settings, data_dir: Path) -> Path:
 def is_loopback(host: str) -> bool:
     """Whether only this machine can reach the address; a name other than localhost counts as reachable."""
     try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
+        return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
 

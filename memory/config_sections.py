@@ -15,6 +15,7 @@ from memory.config_values import (
     ClockTime,
     CollectorUrl,
     Directory,
+    Host,
     HttpUrl,
     HttpUrls,
     Key,
@@ -29,7 +30,7 @@ from memory.config_values import (
 class Listen(Section):
     """Where the proxy listens, and with how many processes."""
 
-    host: Word = Field(default="127.0.0.1", description="Address to bind.")
+    host: Host = Field(default="127.0.0.1", description="Address to bind.")
     port: int = Field(default=8080, ge=0, le=65535, description="TCP port; 0 takes any free one.")
     open_on_network: bool = Field(
         default=False,

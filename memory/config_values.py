@@ -147,6 +147,14 @@ def _without_traces(value: str) -> str:
     return value.removesuffix("/v1/traces").rstrip("/")
 
 
+def _host(value: str) -> str:
+    """An IPv6 address with the brackets of a URL is meant without them."""
+    bare = value[1:-1] if value.startswith("[") and value.endswith("]") else value
+    if bare.count(":") == 1 or bare.strip("[]") != bare:
+        raise ValueError("an address without a port (listen.port says that)")
+    return bare
+
+
 def _clock_time(value: str) -> str:
     if not _CLOCK_TIME.fullmatch(value):
         raise ValueError("a time of day from 00:00 to 23:59")
@@ -154,6 +162,7 @@ def _clock_time(value: str) -> str:
 
 
 Word = Annotated[str, AfterValidator(_not_blank), Expects("text without spaces")]
+Host = Annotated[Word, AfterValidator(_host), Expects("an address without a port")]
 ClockTime = Annotated[str, AfterValidator(_clock_time), Expects("a time of day from 00:00 to 23:59")]
 HttpUrl = Annotated[str, AfterValidator(_http_url), Expects("an http:// or https:// URL")]
 UpstreamUrl = Annotated[HttpUrl, AfterValidator(_without_v1)]
