@@ -18,8 +18,8 @@ _THREADS: Final = ThreadPoolExecutor(thread_name_prefix="off-loop")
 T = TypeVar("T")
 
 
-async def off_loop(size_bytes: int, work: Callable[[], T]) -> T:
-    """Run `work` here, or on a thread where it is about more than OFF_LOOP_BYTES."""
-    if size_bytes <= OFF_LOOP_BYTES:
+async def off_loop(size_bytes: int, work: Callable[[], T], above_bytes: int = OFF_LOOP_BYTES) -> T:
+    """Run `work` here, or on a thread where it is about more than so many bytes."""
+    if size_bytes <= above_bytes:
         return work()
     return await asyncio.get_running_loop().run_in_executor(_THREADS, copy_context().run, work)

@@ -42,6 +42,8 @@ log = logging.getLogger("memory_proxy.capture")
 
 # The queue takes entries of 48 MiB; sealing adds 45 bytes.
 ENVELOPE_BYTES_MAX: Final = 47 << 20
+# A long conversation, 1.2 ms to compress, which needs the interpreter's lock for none of it.
+PACKED_HERE_BYTES_MAX: Final = 131_072
 # The last byte waits so long for the digests of the answer, and for what stands in its prompt, to be known to all
 # processes; they are written all the same.
 REMEMBER_HOLD_S: Final = 0.05
@@ -105,7 +107,8 @@ class Capture:
         """
         started = perf_counter()
         remembering = self.in_background(self._remember(captured.scope, conversation, known_by))
-        packed = await off_loop(len(captured.request), partial(packed_within, captured, self.bounds))
+        pack = partial(packed_within, captured, self.bounds)
+        packed = await off_loop(len(captured.request), pack, above_bytes=PACKED_HERE_BYTES_MAX)
         entry = await self.sealed(captured.exchange_id, captured.scope, "exchange", packed)
         where = await self._hand_off.hand_off(entry)
         left_s = REMEMBER_HOLD_S - (perf_counter() - started)
