@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from memory.erasure import shingles
 from memory.erasure.files import look
-from memory.erasure.shingles import _WORD, Shingles, _words, spare
+from memory.erasure.shingles import _WORD, RUN, SHORT_RUN, Shingles, _runs, _words, spare
 
 
 def found(forgotten: str, other: str) -> bool:
@@ -94,6 +96,57 @@ def test_what_another_source_says_is_spared_for_several_as_for_each_alone() -> N
     assert [len(one) for one in several] == [len(one) for one in alone]
     assert [one.said_elsewhere for one in several] == [one.said_elsewhere for one in alone] == [4, 1, 0]
     assert [one.found_in(text) for one, text in zip(several, texts, strict=True)] == [False, False, True]
+
+
+SAID = st.lists(st.sampled_from(["ab", "cd", "ef", "Ö", "中", "รหัสผ่านตู้"]), max_size=22).map(" ".join)
+
+
+@given(st.lists(SAID, max_size=3), st.lists(SAID, max_size=3), SAID, st.booleans())
+def test_no_run_is_missed_where_only_some_parts_of_a_text_are_looked_at(
+    forgotten: list[str], others: list[str], text: str, has_many: bool
+) -> None:
+    """Wherever in the text it stands, and whether or not there are too many parts to keep."""
+    wanted, runs = Shingles(), {RUN: set[int](), SHORT_RUN: set[int]()}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(shingles, "PARTS_MAX", 3 if has_many else 1_000)
+        for one in forgotten:
+            wanted.add(one)
+            length = RUN if len(_words(one)) >= RUN else SHORT_RUN
+            runs[length].update(_runs(_words(one), length))
+    for one in others:
+        wanted.said(one)
+        for length, some in runs.items():
+            some.difference_update(_runs(_words(one), length))
+    assert len(wanted) == sum(map(len, runs.values()))
+    assert wanted.found_in(text) == any(not some.isdisjoint(_runs(_words(text), n)) for n, some in runs.items())
+
+
+@pytest.mark.parametrize("length", [RUN, SHORT_RUN])
+def test_a_run_is_found_wherever_in_a_text_it_stands(length: int) -> None:
+    run = " ".join(f"own{n}" for n in range(length))
+    for before in range(2 * length):
+        for behind in range(2 * length):
+            others = [f"other{n}" for n in range(before + behind)]
+            assert found(run, " ".join((*others[:before], run, *others[before:])))
+
+
+def test_of_a_text_that_holds_none_not_every_run_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A probe has all texts of a tenant looked at: every run of each took three times what telling words apart does."""
+    wanted, looked = Shingles(), list[int]()
+    wanted.add("I work every day in a public hospital near here")
+    wanted.add("the key lies there now")
+
+    def noted(words: list[str], length: int) -> Iterator[int]:
+        looked.append(length)
+        return _runs(words, length)
+
+    monkeypatch.setattr(shingles, "_runs", noted)
+    other = "what somebody else says at some length about quite another matter, and never in the same words"
+    assert not wanted.found_in(other)
+    wanted.said(other)
+    assert looked == []
+    assert wanted.found_in("she works every day, and I work every day in a public hospital near here")
+    assert looked == [RUN]
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can make what another may not read")
