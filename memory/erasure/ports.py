@@ -9,7 +9,6 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from memory.erasure.model import GoneTurn, Items, Job, Labelled, Listed, Named, Plan, Step, Target
-from memory.erasure.shingles import Shingles
 from memory.erasure.wanted import Together
 from memory.model import TombstoneKind
 from memory.ports import Entry
@@ -113,12 +112,13 @@ class EraseStore(Protocol):
 
 
 class GoesThrough(Protocol):
-    """Reads all that the database holds of a tenant, once for several erasures. `run`: traces of each, in order."""
+    """Reads all that the database holds of a tenant, once for several erasures. StoreUnavailable."""
 
-    async def spare_said(
-        self, tenant: UUID, scopes: Sequence[int], words: Sequence[Shingles], made: Sequence[Shingles]
-    ) -> set[str]: ...
-    async def run(self, tenant: UUID, scopes: Sequence[int], wanted: Together) -> list[Counter[str]]: ...
+    async def called(self, tenant: UUID, scopes: Sequence[int], ids: Sequence[UUID]) -> set[str]:
+        """Those of these ids that clients call turns by, which are left."""
+
+    async def run(self, tenant: UUID, scopes: Sequence[int], wanted: Together) -> list[Counter[str]]:
+        """Traces of each by column, in order."""
 
 
 class TakesFiles(Protocol):

@@ -35,7 +35,7 @@ class Sought:
     made: Shingles
     held: int
 
-    def ids(self, named: Collection[str]) -> list[UUID]:
+    def ids(self, named: Collection[str] = ()) -> list[UUID]:
         """Its ids, but for those that clients call other turns by."""
         return [one for one in (*self.items.ids("turn"), *self.items.ids("memory")) if str(one) not in named]
 
@@ -51,11 +51,10 @@ class Probing:
 
     async def run(self, tenant: UUID, scopes: Sequence[int], sought: Sequence[Sought]) -> list[Traces]:
         """The traces of each of these, in their order."""
-        words, made = [one.words for one in sought], [one.made for one in sought]
-        named = await self.database.spare_said(tenant, scopes, words, made)
+        named = await self.database.called(tenant, scopes, [one for its in sought for one in its.ids()])
         ids = [one.ids(named) for one in sought]
         each = [Wanted(its, one.items.ids("key"), one.words, one.made) for its, one in zip(ids, sought, strict=True)]
-        wanted = Together(each)
+        wanted = Together(each, [one.made for one in sought])
         found = await self.database.run(tenant, scopes, wanted)
         async for name, values in self.redis.everything():
             for at, hits in (one for value in values for one in wanted.count(value)):

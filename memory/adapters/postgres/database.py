@@ -155,8 +155,15 @@ class Transaction:
 
     async def stream(self, query: str | Query, *arguments: Any) -> AsyncIterator[Any]:
         """Rows of a question that may have very many, some at a time."""
-        async for row in self._connection.cursor(self._query(query).sql, *arguments, prefetch=_STREAMED_ROWS):
-            yield row
+        async for page in self.pages(query, *arguments):
+            for row in page:
+                yield row
+
+    async def pages(self, query: str | Query, *arguments: Any) -> AsyncIterator[list[Any]]:
+        """The same, as many at a time as are fetched at once."""
+        cursor = await self._connection.cursor(self._query(query).sql, *arguments)
+        while page := await cursor.fetch(_STREAMED_ROWS):
+            yield page
 
     async def see(self, tenant: UUID | None, scope_ids: Iterable[int]) -> None:
         """Change what the rest of this transaction may see."""
