@@ -220,8 +220,7 @@ def _of_url(url: str, *, bare_base64: bool = False) -> bytes:
     """Of a data URL the media type is left out: equal bytes are equal."""
     decoded: bytes | None = None
     if is_data_url(url):
-        found = decode_data_url(url)
-        decoded = found[1] if found is not None else None
+        _, decoded = decode_data_url(url)
     elif bare_base64:
         decoded = decode_base64(url)
     if decoded is None:

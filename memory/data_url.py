@@ -1,4 +1,4 @@
-"""Bytes that stand in a text: base64 of either alphabet, and data URLs (RFC 2397). None for what is neither."""
+"""Bytes that stand in a text: base64 of either alphabet, and data URLs (RFC 2397); None where the base64 is broken."""
 
 import base64
 import binascii
@@ -15,16 +15,15 @@ def is_data_url(text: str) -> bool:
     return text[: len(_SCHEME)].lower() == _SCHEME
 
 
-def decode_data_url(url: str) -> tuple[str, bytes] | None:
-    """The media type as it is stated, "" where none is, and the bytes."""
+def decode_data_url(url: str) -> tuple[str, bytes | None]:
+    """The media type as it is stated, "" where none is, and the bytes of what begins as such a URL."""
     head, comma, payload = url.partition(",")
-    if not comma or not is_data_url(head):
-        return None
+    if not comma:
+        return "", None
     encoded = payload.encode("utf-8", "surrogatepass")
     raw = unquote_to_bytes(encoded) if "%" in payload else encoded
     is_base64 = head.lower().rstrip().endswith(";base64")
-    decoded = decode_base64(raw) if is_base64 else raw
-    return None if decoded is None else (head[len(_SCHEME) :].partition(";")[0], decoded)
+    return head[len(_SCHEME) :].partition(";")[0], decode_base64(raw) if is_base64 else raw
 
 
 def decode_base64(text: str | bytes) -> bytes | None:

@@ -288,6 +288,7 @@ class KeepsAll:
         {"type": "image_url", "image_url": {"url": "data:image/png;base64," + base64.b64encode(PNG).decode()}},
         {"type": "image_url", "image_url": {"url": "data:image/png," + quote(PNG)}},
         {"type": "image_url", "image_url": {"url": "data:;base64," + quote(base64.b64encode(PNG), safe="")}},
+        {"type": "image_url", "image_url": {"url": "data:text/plain,"}},
         {"type": "image_url", "image_url": {"url": "https://pictures.example/cat.png"}},
         {"image_url": "https://pictures.example/cat.png"},
         {"type": "input_audio", "input_audio": {"data": base64.b64encode(PNG).decode(), "format": "wav"}},

@@ -35,8 +35,8 @@ class Asked(BaseException):
 def told(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Whatever a command would ask or hand on is seen instead; a Ctrl-C that it holds back for that is let through."""
 
-    def asks(client: Client, *given: Any) -> NoReturn:
-        raise Asked(repr((client._base, client._headers, given[:3])))
+    def asks(client: Client, *given: Any, **named: Any) -> NoReturn:
+        raise Asked(repr((client._base, client._headers, given[:3], named)))
 
     def hands_on(*given: Any) -> NoReturn:
         raise Asked(repr([list(one) if isinstance(one, tuple) else one for one in given]))

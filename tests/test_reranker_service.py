@@ -13,6 +13,7 @@ import pytest
 from memory.config import ENV_PREFIX, load_settings, write_private
 from proxy.cli import check_model
 from proxy.cli.checks import failed
+from proxy.supervisor.listener import open_listener
 from tests.cross_encoder_fixture import write_cross_encoder
 from tests.service_fixture import Service
 
@@ -38,13 +39,16 @@ def test_a_search_says_what_the_reranker_thought(
 def test_a_worker_does_not_start_with_a_reranker_that_is_not_there(tmp_path: Path) -> None:
     settings = load_settings(None, {"recall.reranker_dir": str(tmp_path / "absent"), "data.dir": str(tmp_path)}, {})
     write_private(settings, tmp_path / "settings.json")
-    ran = subprocess.run(
-        [sys.executable, "-m", "proxy.worker"],
-        env={f"{ENV_PREFIX}SETTINGS": str(tmp_path / "settings.json"), "PYTHONPATH": ":".join(sys.path)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
+    env = {f"{ENV_PREFIX}SETTINGS": str(tmp_path / "settings.json"), "PYTHONPATH": ":".join(sys.path)}
+    with open_listener("127.0.0.1", 0) as listener:
+        ran = subprocess.run(
+            [sys.executable, "-m", "proxy.worker"],
+            env={**env, f"{ENV_PREFIX}LISTEN_FD": str(listener.fileno())},
+            pass_fds=[listener.fileno()],
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
     assert ran.returncode == 2
     assert f"{tmp_path}/absent/model.onnx: expected a file, found none" in ran.stderr
     assert "Traceback" not in ran.stderr

@@ -274,9 +274,8 @@ def _attached(part: Mapping[str, Any], kind: str, redactor: Redacts) -> tuple[Pa
 
 def _of_data(data: str) -> tuple[str, bytes]:
     """What a data URL says that it is, and its bytes; bare base64 says nothing. What is neither, as it stands."""
-    if is_data_url(data) and (found := decode_data_url(data)) is not None:
-        return found
-    return "", decode_base64(data) or data.encode("utf-8", "surrogatepass")
+    media_type, raw = decode_data_url(data) if is_data_url(data) else ("", decode_base64(data))
+    return media_type, data.encode("utf-8", "surrogatepass") if raw is None else raw
 
 
 def _is_bare(address: str) -> bool:

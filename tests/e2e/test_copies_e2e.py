@@ -112,7 +112,7 @@ def test_what_was_forgotten_in_a_copy_stays_so_when_its_client_goes_on(
     said = [turn("user", opening), turn("assistant", "Noted."), turn("user", "I am pregnant.")]
     history, session = goes_on(service, said, "", user)
     moved(api, other)
-    assert other.call("POST", "/memory/v1/forget", {"session": session}).status == 200
+    assert service.forget({"session": session}, **other._scope)["complete"] is True
     goes_on(service, history, "How deep is the harbour?", f"{user}-2")
     first, _ = turns(other)
     assert first["content"] == "How deep is the harbour?"
@@ -126,7 +126,7 @@ def test_one_message_that_was_forgotten_in_a_copy_stays_so_when_its_client_goes_
     history, _ = goes_on(service, said, "", user)
     moved(api, other)
     (gone,) = [line for line in turns(other) if line["content"] == said[2]["content"]]
-    assert other.call("POST", "/memory/v1/forget", {"source_id": gone["source_id"]}).status == 200
+    assert service.forget({"source_id": gone["source_id"]}, **other._scope)["complete"] is True
     goes_on(service, history, "How deep is the harbour?", f"{user}-2")
     assert said[2]["content"] not in [line["content"] for line in turns(other)]
     assert len(turns(other)) == 5
