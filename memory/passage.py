@@ -45,6 +45,7 @@ class Facts(TypedDict, total=False):
     capture: str
     outside: str
     pages: int
+    unknown_headers: list[str]
     model: str | None
     input_tokens: int
     output_tokens: int

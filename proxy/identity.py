@@ -19,6 +19,7 @@ from uuid import UUID
 
 from memory.errors import CapabilityMissing, MemoryConflict, MemoryInvalid, ScopeDenied
 from memory.model import Mode, Scope
+from memory.passage import note
 from policies.capabilities import allows
 from policies.key_limits import NO_LIMITS, KeyLimits
 from policies.labels import Sensitivity
@@ -33,6 +34,8 @@ _RFC3339: Final = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d{1,
 _FIRST: Final = datetime(1, 1, 1, tzinfo=UTC)
 _LAST: Final = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 TIME: Final = "RFC 3339 with an offset, like 2026-11-21T09:30:00Z, behind 0001-01-01T00:00:00Z"
+OURS: Final = b"x-memory-"
+UNKNOWN_TOLD_MAX: Final = 8
 _VISIBLE_ASCII: Final = re.compile(rb"[!-~]*")
 _MEMBERS: Final = (
     "user", "project", "agent", "session", "mode", "checkpoint", "persona", "as_of", "budget", "outside"
@@ -168,16 +171,23 @@ def _digest_name(text: str) -> str:
 
 
 def _from_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """What the headers say. An X-Memory-* header of another name is taken off like these before the request goes on."""
+    """What the headers say. An X-Memory-* header of another name is taken off like these before the request goes on;
+    the request's line says it, since a misspelt X-Memory-User has what it remembers go to `default`.
+    """
     found: dict[str, str] = {}
+    unknown: list[str] = []
     for raw_name, raw_value in headers:
-        known = _HEADERS.get(raw_name.lower())
+        known = _HEADERS.get(lowered := raw_name.lower())
         if known is None:
+            if lowered.startswith(OURS) and len(unknown) < UNKNOWN_TOLD_MAX:
+                unknown.append(raw_name[:NAME_CHARS_TOLD].decode("ascii", "replace"))
             continue
         name, member = known
         if member in found:
             raise MemoryInvalid(f"{name} was sent twice; send it once", param=name)
         found[member] = _header_value(name, raw_value)
+    if unknown:
+        note(unknown_headers=unknown)
     return found
 
 

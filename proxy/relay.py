@@ -30,6 +30,7 @@ from memory.errors import Refused, UpstreamUnreachable
 from memory.passage import lap, note, trace_headers
 from memory.telemetry import Metrics
 from proxy.connection import AnswerBroken, Pairs, UpstreamAnswer
+from proxy.identity import OURS
 from proxy.pool import ITSELF, Listening, Pool, leads_back, probed
 
 _HOP_BY_HOP: Final = frozenset(
@@ -37,7 +38,6 @@ _HOP_BY_HOP: Final = frozenset(
     b" transfer-encoding upgrade".split()
 )
 _NOT_FORWARDED: Final = _HOP_BY_HOP | {b"host", b"expect"}
-_OURS: Final = b"x-memory-"
 _TRACE_HEADERS: Final = frozenset((b"traceparent", b"tracestate"))
 _AUTO_HEADERS: Final = ("User-Agent", "Accept", "Accept-Encoding", "Content-Type")
 _ADDED_HEADERS: Final = ("Content-Type", "Date", "Server")  # to answers, by aiohttp
@@ -144,7 +144,7 @@ class Upstream:
         traced = trace_headers()
         if traced:
             dropped |= _TRACE_HEADERS
-        kept = [pair for pair in pairs if (lowered := pair[0].lower()) not in dropped and not lowered.startswith(_OURS)]
+        kept = [pair for pair in pairs if (lowered := pair[0].lower()) not in dropped and not lowered.startswith(OURS)]
         if self._replace_auth and self._own_auth:
             kept.append((b"Authorization", self._own_auth))
         kept.extend((name.encode(), value.encode("utf-8", "surrogateescape")) for name, value in traced.items())

@@ -8,6 +8,7 @@ import logging
 import os
 import re
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast, get_args
 
@@ -20,9 +21,11 @@ import proxy.worker
 from memory.catalogue import Stage
 from memory.config import Settings
 from memory.errors import TRY_AGAIN, StartFailed, StoreUnavailable
+from memory.ids import new_id
 from memory.passage import AT_HAND, Facts, Passage, lap, note, took
 from memory.telemetry import Metrics, configure_logging, event
 from proxy.generation import Generation
+from proxy.identity import Credential, require_clear
 from proxy.passages import Passages, answered
 
 PAGE = (Path(__file__).parent.parent / "docs" / "logs.md").read_text()
@@ -34,6 +37,19 @@ def finished(passage: Passage, caplog: pytest.LogCaptureFixture) -> dict[str, An
         passage.finish(logging.INFO)
     (record,) = [one for one in caplog.records if one.name == "memory_proxy.request"]
     return dict(record.__dict__["fields"])
+
+
+def test_a_header_of_ours_that_means_nothing_is_named_and_what_it_says_is_not(caplog: pytest.LogCaptureFixture) -> None:
+    """A misspelt X-Memory-User had its users share the memory of `default`, and nobody said so."""
+    passage = Passage(None, None, {"route": "chat"})
+    at_hand = AT_HAND.set(passage)
+    long = b"X-Memory-" + b"\xff" * 900
+    sent = [(b"X-Memory-Usr", b"ada"), (b"Accept", b"*/*"), (b"x-memory-mode", b"on"), (long, b"1")]
+    require_clear(sent, Credential(new_id()), datetime.now(UTC))
+    AT_HAND.reset(at_hand)
+    line = finished(passage, caplog)
+    assert line["unknown_headers"][0] == "X-Memory-Usr" and len(line["unknown_headers"]) == 2
+    assert len(line["unknown_headers"][1]) < 100 and "ada" not in json.dumps(line)
 
 
 def said_by(passage: Passage, form: str, capsys: pytest.CaptureFixture[str]) -> str:
