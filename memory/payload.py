@@ -35,6 +35,7 @@ from memory.model import (
     Shown,
     Withdrawn,
 )
+from policies.labels import Sensitivity, derived_sensitivity
 
 _COMPRESS_FROM_BYTES: Final = 512
 _LARGE_BYTES: Final = 262_144
@@ -191,6 +192,19 @@ def _line(raw: dict[str, Any]) -> ImportLine:
     )
 
 
+def _entry_placed(placed: dict[str, Any], of: dict[str, Any]) -> Entry:
+    """The block of one placement. Before there was a ledger only its words were captured: how its memories were worded
+    nobody knows, so that the law has it withdrawn where it would stand again.
+    """
+    if "entry" in placed:
+        return _entry(placed["entry"])
+    quoted = frozenset(placed["memory_ids"])
+    labels = (Sensitivity(one.get("sensitivity", "internal")) for one in of["candidates"] if one["id"] in quoted)
+    shown = tuple(Shown(UUID(one), 0, b"") for one in placed["memory_ids"])
+    highest = derived_sensitivity((Sensitivity.INTERNAL, *labels))
+    return Entry(placed["text"], placed["tokens"], shown, highest.value, UUID(of["retrieval_id"]))
+
+
 def _entry(raw: dict[str, Any]) -> Entry:
     shown = (
         Shown(UUID(one["memory_id"]), one["version"], base64.b64decode(one["fingerprint"])) for one in raw["shown"]
@@ -205,10 +219,10 @@ def _retrieval(raw: dict[str, Any] | None) -> Retrieval | None:
         Placed(
             position=p["position"],
             chain=Digest(base64.b64decode(p["chain"])),
-            entry=_entry(p["entry"]),
-            since=UUID(p["since"]) if p["since"] else None,
-            anew=p["anew"],
-            stood=p.get("stood", 0),  # an older proxy says neither
+            entry=_entry_placed(p, raw),
+            since=UUID(p["since"]) if p.get("since") else None,  # an older proxy says none of these
+            anew=p.get("anew", False),
+            stood=p.get("stood", 0),
             stood_tokens=p.get("stood_tokens", 0),
         )
         for p in raw["placed"]

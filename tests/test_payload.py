@@ -30,6 +30,9 @@ from memory.model import (
     Shown,
     Withdrawn,
 )
+from memory.read.entries import packed, unpacked
+from policies.labels import Sensitivity
+from policies.ledger import Standing, withdrawal
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 SCOPE = Scope(new_id(), "ünïcode", "p", "a")
@@ -160,6 +163,27 @@ def test_what_an_older_proxy_captured_is_read() -> None:
     for name in ("stood", "stood_tokens"):
         del head["retrieval"]["placed"][0][name]
     assert payload.unpack_captured(joined(head, b"{}")) == before
+
+
+def test_what_a_proxy_captured_before_there_was_a_ledger_is_read() -> None:
+    """It waits in the queue over an upgrade: each exchange that was given memory became a dead letter."""
+    before = captured(b"{}", "")
+    assert before.retrieval is not None
+    (placed,) = before.retrieval.placed
+    entry = placed.entry
+    head = head_of(payload.pack_captured(before))
+    then = {"text": entry.text, "tokens": entry.tokens, "memory_ids": [str(one) for one in entry.memory_ids]}
+    chain = head["retrieval"]["placed"][0]["chain"]
+    head["retrieval"]["placed"] = [{"position": placed.position, "chain": chain, **then}]
+    head["retrieval"]["candidates"] = [{"id": str(entry.memory_ids[0]), "sensitivity": "confidential"}]
+    read = payload.unpack_captured(joined(head, b"{}"))
+    assert read.retrieval is not None
+    (again,) = read.retrieval.placed
+    assert (again.position, again.chain, again.since) == (placed.position, placed.chain, None)
+    assert (again.entry.text, again.entry.memory_ids) == (entry.text, entry.memory_ids)
+    assert again.entry.sensitivity == "confidential"
+    unworded = unpacked(packed(again.entry)).shown[0].fingerprint
+    assert withdrawal(unworded, Standing(b"\x01" * 8, Sensitivity.INTERNAL, None), now=NOW, ceiling=None) == "reworded"
 
 
 def test_a_long_request_is_packed_small() -> None:
