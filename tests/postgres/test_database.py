@@ -221,6 +221,19 @@ async def test_a_scope_that_asks_for_much_leaves_the_next_connection_to_another_
     await database.close()
 
 
+async def test_a_disk_that_is_full_is_named_with_the_remedy(postgres: TestDatabase) -> None:
+    """Whoever gave a command, or asked to forget, was told of a DiskFullError 53100."""
+    postgres.psql(
+        "CREATE FUNCTION mp_full() RETURNS int LANGUAGE plpgsql AS "
+        "$$ BEGIN RAISE SQLSTATE '53100' USING MESSAGE = 'could not extend file'; END $$"
+    )
+    database = await Database.open(postgres.app)
+    with pytest.raises(StoreUnavailable, match="DiskFullError 53100, its disk is full: free some space"):
+        async with database.transaction(None) as tx:
+            await tx._connection.fetchval("SELECT mp_full()")
+    await database.close()
+
+
 async def test_a_statement_that_takes_too_long_is_ended(postgres: TestDatabase) -> None:
     postgres.psql("CREATE FUNCTION mp_slow() RETURNS text LANGUAGE sql AS $$ SELECT pg_sleep(5)::text $$")
     database = await Database.open(postgres.app, Bounds(statement_timeout_ms=50))

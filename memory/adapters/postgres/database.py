@@ -443,7 +443,8 @@ def _named(exc: BaseException) -> str:
     """What happened, without the server's detail: that may quote a row."""
     if isinstance(exc, asyncpg.PostgresError):
         constraint = getattr(exc, "constraint_name", None)
-        return f"{type(exc).__name__} {exc.sqlstate}{f' on {constraint}' if constraint else ''}"
+        remedy = ", its disk is full: free some space" if isinstance(exc, asyncpg.DiskFullError) else ""
+        return f"{type(exc).__name__} {exc.sqlstate}{f' on {constraint}' if constraint else ''}{remedy}"
     return f"{type(exc).__name__}{f' {exc.strerror}' if isinstance(exc, OSError) and exc.strerror else ''}"
 
 
