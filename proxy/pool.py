@@ -13,7 +13,7 @@ import logging
 import socket
 import ssl
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -22,6 +22,7 @@ from yarl import URL
 
 from memory.telemetry import event
 from proxy.connection import AnswerBroken, Connection, Pairs, UpstreamAnswer
+from proxy.itself import ITSELF, Listening, leads_back
 
 log: Final = logging.getLogger("memory_proxy.upstream")
 NAME_KEPT_S: Final = 10.0
@@ -35,12 +36,6 @@ _GONE: Final = (socket.EAI_NONAME, socket.EAI_NODATA)  # answers, where EAI_AGAI
 _IDEMPOTENT: Final = frozenset(("GET", "HEAD", "OPTIONS", "TRACE", "PUT", "DELETE"))
 _OFTEN_BODILESS: Final = frozenset(("GET", "HEAD", "OPTIONS", "TRACE"))
 _CHUNKED: Final[Pairs] = [(b"Transfer-Encoding", b"chunked")]
-_ANY: Final = ("0.0.0.0", "::")  # noqa: S104 compared, not bound
-
-
-Listening = tuple[str, int]
-"""The address and port of this proxy's own listening socket."""
-ITSELF: Final = "this proxy itself listens there"
 
 
 class RequestUnsendable(ValueError):
@@ -124,12 +119,7 @@ class Pool:
             raise AnswerBroken("the pool is closed")
         loop = asyncio.get_running_loop()
         async with asyncio.timeout(self._connect_timeout_s):
-            addresses = await self._resolved()
-            if any(leads_back(one, self._listening) for one in addresses):
-                raise AnswerBroken(ITSELF)
-            plain = await aiohappyeyeballs.start_connection(
-                addresses, happy_eyeballs_delay=NEXT_ADDRESS_S, interleave=1
-            )
+            plain = await self._connected(await self._resolved())
             try:
                 probed(plain)
                 _, connection = await loop.create_connection(
@@ -146,6 +136,20 @@ class Pool:
             connection.abort()
             raise AnswerBroken("the pool was closed")
         return connection
+
+    async def _connected(self, addresses: Sequence[aiohappyeyeballs.AddrInfoType]) -> socket.socket:
+        """A socket to one of these, this proxy itself left out: where a name leads to both, vLLM serves."""
+        others = [one for one in addresses if not leads_back(one, self._listening)]
+        try:
+            if others:
+                return await aiohappyeyeballs.start_connection(
+                    others, happy_eyeballs_delay=NEXT_ADDRESS_S, interleave=1
+                )
+        except OSError as fault:
+            if len(others) < len(addresses):
+                raise AnswerBroken(ITSELF) from fault
+            raise
+        raise AnswerBroken(ITSELF)
 
     async def _resolved(self) -> list[aiohappyeyeballs.AddrInfoType]:
         """The host's addresses, another one first each time. One question at a time, however many wait for it; where
@@ -211,21 +215,6 @@ def _framing(method: str, headers: Pairs, body: bytes | AsyncIterator[bytes] | N
     if body is None:
         return [] if method in _OFTEN_BODILESS else [(b"Content-Length", b"0")]
     return [(b"Content-Length", b"%d" % len(body))] if isinstance(body, bytes) else _CHUNKED
-
-
-def leads_back(address: aiohappyeyeballs.AddrInfoType, listening: Listening | None) -> bool:
-    """Whether this proxy itself listens at an address: a request sent there would be sent again and again, each time
-    over one connection more. What a load balancer in front hides is not seen.
-    """
-    family, _, _, _, (host, port, *_) = address
-    if listening is None or port != listening[1]:
-        return False
-    if listening[0] not in _ANY:
-        return bool(host == listening[0])
-    with socket.socket(family, socket.SOCK_DGRAM) as asked, suppress(OSError):
-        asked.connect(address[4])  # sends nothing: an address of this machine is reached from itself
-        return bool(asked.getsockname()[0] == host)
-    return False
 
 
 def probed(link: socket.socket) -> socket.socket:

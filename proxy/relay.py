@@ -31,7 +31,8 @@ from memory.passage import lap, note, trace_headers
 from memory.telemetry import Metrics
 from proxy.connection import AnswerBroken, Pairs, UpstreamAnswer
 from proxy.identity import OURS
-from proxy.pool import ITSELF, Listening, Pool, leads_back, probed
+from proxy.itself import ITSELF, Listening, leads_back
+from proxy.pool import Pool, probed
 
 _HOP_BY_HOP: Final = frozenset(
     b"connection keep-alive proxy-authenticate proxy-authorization proxy-connection te trailer trailers"

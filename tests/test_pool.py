@@ -21,7 +21,7 @@ from cryptography import x509
 from yarl import URL
 
 from proxy.connection import AnswerBroken, Pairs
-from proxy.pool import Pool, RequestUnsendable, leads_back
+from proxy.pool import Pool, RequestUnsendable
 from tests.certificate import self_signed
 
 NAMES = (x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("vllm.test"))
@@ -121,12 +121,6 @@ async def test_no_connection_leads_back_to_where_this_proxy_listens(here: str, n
         await pool.close()
         assert server.listening is not None
         server.listening.close()
-
-
-async def test_an_address_of_another_machine_is_not_this_proxy() -> None:
-    """192.0.2.0/24 is for documentation: nobody is there, and no packet goes there either."""
-    address = (socket.AF_INET, socket.SOCK_STREAM, 6, "", ("192.0.2.1", 8080))
-    assert not leads_back(address, ("0.0.0.0", 8080))
 
 
 async def test_a_machine_that_vanishes_under_an_answer_is_noticed_by_its_link() -> None:
@@ -284,6 +278,25 @@ async def test_many_requests_at_once_ask_for_the_name_once(monkeypatch: pytest.M
         assert await asyncio.gather(*(said(pool) for _ in range(8))) == [b"ok"] * 8
         assert names.asked == 1 and server.connections == 8
         assert server.heads[0].startswith(b"GET /x HTTP/1.1\r\nHost: vllm.test:")
+
+
+async def test_of_a_name_that_leads_to_this_proxy_and_to_a_vllm_the_vllm_serves(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As `localhost` does, where one of them listens at 127.0.0.1 and the other at ::1."""
+    Names(monkeypatch, "127.0.0.1", "127.0.0.2")
+    server = Server()
+    await server.start("127.0.0.2")
+    url = URL(f"http://vllm.test:{server.port}")
+    pool = Pool(url, connect_timeout_s=2, keepalive_s=5, listening=("127.0.0.1", server.port))
+    assert [await said(pool) for _ in range(2)] == [b"ok"] * 2
+    await pool.close()
+    assert server.listening is not None
+    server.listening.close()
+    pool = Pool(url, connect_timeout_s=2, keepalive_s=5, listening=("127.0.0.1", server.port))
+    with pytest.raises(AnswerBroken, match="this proxy itself"):  # a vLLM there is none
+        await said(pool)
+    await pool.close()
 
 
 async def test_a_name_that_is_unknown_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -77,10 +77,10 @@ from proxy.chat import ChatCompletions, Parts
 from proxy.copies import Copies
 from proxy.generation import Generation
 from proxy.in_flight import InFlight
+from proxy.itself import Listening
 from proxy.limits import KeyUse
 from proxy.load import LoadControl, places_of
 from proxy.passages import Passages
-from proxy.pool import Listening
 from proxy.readiness import Readiness
 from proxy.relay import Upstream
 from proxy.remembering import MemoryParts
