@@ -16,13 +16,14 @@ from typing import Any, Final
 from uuid import UUID
 
 from memory.bounded import bounded_at, unheard
-from memory.chain import Digest, chain
+from memory.chain import Digest
 from memory.checkpoints import Restored
 from memory.config import Settings
 from memory.keys import KeyRing
 from memory.model import Entry, Recall, Rung, Vector, Withdrawn
 from memory.off_loop import off_loop
 from memory.passage import lap
+from memory.read.chains import ChainsAtHand
 from memory.read.conversation import (
     CUT,
     GIVEN,
@@ -80,6 +81,7 @@ class Remembering:
         self._look_up_s = min(settings.ledger.deadline_ms / 1000, self._deadline_s / 2)
         ceiling = settings.upstream.sensitivity_max
         self._where = Filter(kinds=RECALLED_KINDS, ceiling=Sensitivity(ceiling) if ceiling else None)
+        self._chains = ChainsAtHand()
         self._shortening = Shortening(settings, parts.models, parts.ledgers, parts.rules, self._where)
 
     async def remember(self, asked: Asked, chat: ChatRequest, rung: Rung) -> Remembered:
@@ -266,13 +268,17 @@ class Remembering:
     async def _conversation(self, asked: Asked, chat: ChatRequest) -> Conversation:
         parts, scope = self._parts, asked.ask.scope
         chain_key = await parts.keys.chain_key(scope.tenant)
-        digests = tuple(await off_loop(len(asked.body), lambda: chain(chain_key, chat.said)))
+        digests = tuple(await off_loop(len(asked.body), partial(self._chain, chain_key, chat)))
         known = (scope, chain_key, asked.ask.session, chat.said, digests, parts.hot.known_scope_ids(scope))
         try:
             async with bounded_at(asyncio.get_running_loop().time() + self._look_up_s):
                 return await parts.conversations.find(*known)
         except TimeoutError:
             return parts.conversations.unrecognised(*known)
+
+    def _chain(self, chain_key: bytes, chat: ChatRequest) -> list[Digest | None]:
+        places = [(view.start, view.end) for view in chat.messages]
+        return self._chains.of(chain_key, chat.text, places, chat.said)
 
     async def assemble(self, asked: Asked, chat: ChatRequest, has: Remembered) -> Prompt:
         """The body that goes upstream, with what stands and what is new in it."""

@@ -166,6 +166,25 @@ async def test_what_was_recalled_before_something_was_erased_is_not_said_to_redi
     assert bool(world.hot.ledger) is (else_ or not erased), "an erasure of another tenant's says nothing of it"
 
 
+async def test_a_history_that_is_sent_again_is_not_read_again() -> None:
+    picture = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    history: Messages = (
+        {"role": "user", "content": [picture]},
+        *({"role": "assistant", "content": f"{at}"} for at in range(20)),
+    )
+    world = World()
+    remembering, asked, _ = remembering_of(world, Finds(world, erased=False), history, Works())
+    read = []
+    for newest in ("And then?", "And now?"):
+        messages = [*history, {"role": "user", "content": newest}]
+        chat = ChatRequest.parse(json.dumps({"messages": messages}).encode())
+        has = await remembering.remember(replace(asked, body=chat.body, chat=chat), chat, "full")
+        assert has.conversation.digests == tuple(chain(await world.keys.chain_key(world.scope.tenant), messages))
+        (part,) = cast(Any, chat.said[0])["content"]
+        read.append("told" in vars(part))
+    assert read == [True, False]
+
+
 class Likes(Finds):
     """A recaller that knows how answers are liked."""
 
