@@ -35,7 +35,7 @@ from bench.worker.talks import SESSION_EXCHANGES_MAX, SETS, Recorded, Traffic
 from bench.worker.throughput import per_exchange, thirds
 from memory import payload
 from memory.model import Scope
-from memory.write.turns import messages_of
+from memory.write.turns import body_of, messages_of
 
 KEY = b"k" * 32
 
@@ -100,7 +100,7 @@ def test_what_goes_into_the_queue_is_read_as_the_proxy_s(tmp_path: Any) -> None:
         talks.answered(sent, sent.answer)
     sent = next(one for one in (talks.take() for _ in range(60)) if len(one.messages) > 2)
     captured = payload.unpack_captured(payload.pack_captured(captured_of(sent, Scope(UUID(int=1), "u"), KEY)))
-    said = messages_of(captured, KEY)
+    said = messages_of(captured, body_of(captured), KEY)
     assert [one.value["content"] for one in said] == [*(m["content"] for m in sent.messages), sent.answer]
     assert captured.retrieval is not None and len(captured.retrieval.candidates) == 20
 

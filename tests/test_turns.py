@@ -25,7 +25,7 @@ from memory.write.facts import facts_of
 from memory.write.parts import PARTS_MAX, clean_calls, cut_binaries, told_again, typed
 from memory.write.personal import PersonalRedactor, SubjectTokens
 from memory.write.redact import Redactor
-from memory.write.turns import as_sensitive_as_given, messages_of, place_of_line, turn_of, turn_of_line
+from memory.write.turns import as_sensitive_as_given, body_of, messages_of, place_of_line, turn_of, turn_of_line
 from policies.personal import PersonalPolicy
 from proxy.wire.answer import assemble_stream, parse_body
 
@@ -70,7 +70,7 @@ def turns_of(*messages: dict[str, Any], answer: dict[str, Any] | None = None, **
         turn_of(
             one, captured.exchange_id, model="m", redactor=REDACTOR, counter=EstimatedTokens(), languages=NoLanguage()
         )
-        for one in messages_of(captured, KEY)
+        for one in messages_of(captured, body_of(captured), KEY)
     ]
 
 

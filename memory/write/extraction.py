@@ -33,7 +33,7 @@ from memory.write.facts import new_fact
 from memory.write.parts import Redacts
 from memory.write.read_facts import Heard, UserTurn
 from memory.write.seams import Announcer
-from memory.write.turns import instructions_of, served_texts
+from memory.write.turns import body_of, instructions_of, served_texts
 from memory.write.vllm_facts import Exchange, Outcome, Why
 from memory.write.windows import TextTokenizer
 from policies.brought import brought_in, instructs_errand
@@ -131,7 +131,7 @@ class Extraction:
             captured = await self._opened(due, stored)
         except EnvelopeUnreadable:
             return "unreadable", []
-        if any(map(instructs_errand, instructions_of(captured))):
+        if any(map(instructs_errand, instructions_of(captured, body_of(captured)))):
             return "rules", []
         outcome = await ask.ask(await self._exchange(due, captured, stored.turns))
         metrics = self._parts.metrics

@@ -20,7 +20,7 @@ from uuid import UUID
 from memory.chain import Digest
 from memory.model import Captured, Scope, SessionRef
 from memory.read.conversation import ANSWERS_LOOKED_UP_MAX
-from memory.write.turns import answers_of, messages_of
+from memory.write.turns import Body, Message, answers_of
 
 
 class Homes(Protocol):
@@ -39,19 +39,21 @@ class Homes(Protocol):
         """
 
 
-async def at_home(store: Homes, captured: Captured, chain_key: bytes) -> Captured:
-    """The exchange, in the session that it continues or that continues it."""
-    if captured.named:
-        return captured
-    messages = messages_of(captured, chain_key)
+async def at_home(
+    store: Homes, captured: Captured, body: Body, messages: Sequence[Message]
+) -> tuple[Captured, Mapping[Digest, UUID]]:
+    """The exchange, in the session that it continues or that continues it, and which of its `messages` that has."""
     scope, chains = captured.scope, [message.chain for message in messages]
-    if await store.known_chains(scope, captured.session.session_id, chains):
-        return captured
-    home = await _before(store, scope, answers_of(captured))
+    known = await store.known_chains(scope, captured.session.session_id, chains)
+    if captured.named or known:
+        return captured, known
+    home = await _before(store, scope, answers_of(captured, body))
     if home is None:
         own = [message.chain for message in messages if message.position >= len(captured.digests)]
         home = await store.session_that_went_on(scope, own, captured.finished_at) if own else None
-    return captured if home is None else dataclasses.replace(captured, session=home)
+    if home is None:
+        return captured, known
+    return dataclasses.replace(captured, session=home), await store.known_chains(scope, home.session_id, chains)
 
 
 async def _before(store: Homes, scope: Scope, answers: Sequence[Digest]) -> SessionRef | None:

@@ -53,6 +53,7 @@ from memory.write.turns import (
     Message,
     as_copied,
     as_sensitive_as_given,
+    body_of,
     messages_of,
     place_of_line,
     side_by_side,
@@ -98,14 +99,16 @@ class WritePath:
         with self._parts.metrics.write_seconds.labels("open").time():
             captured = payload.unpack_captured(await self._records.opened(delivery))
             chain_key = await self._parts.keys.chain_key(captured.scope.tenant)
-            captured = await at_home(self._parts.store, captured, chain_key)
-            captured, messages, known, copied = await self._recognised(captured, chain_key)
+            body = body_of(captured)
+            messages = messages_of(captured, body, chain_key)
+            captured, known = await at_home(self._parts.store, captured, body, messages)
+            captured, known, copied = await self._recognised(captured, messages, known, chain_key)
         tokens = await self._tokens(captured.scope)
         fresh, earlier = await self._fresh_turns(captured, messages, known, tokens)
         turns = as_sensitive_as_given(fresh, captured.retrieval)
         held = await self._held_back(turns)
         told = await self._told_before(captured, turns)
-        said = await asyncio.to_thread(worth_keeping, turns, held, captured)
+        said = await asyncio.to_thread(worth_keeping, turns, held, captured, body)
         said = [turn for turn in said if turn.chain not in told]
         memories = await self._embedded(episodic(said, delivery.entry.tenant_id, held, live=True))
         teaching = [turn for turn in free(turns, held) if turn.chain not in told]
@@ -289,22 +292,20 @@ class WritePath:
         return redactor
 
     async def _recognised(
-        self, captured: Captured, chain_key: bytes
-    ) -> tuple[Captured, list[Message], Mapping[Digest, UUID], Mapping[Digest, Digest]]:
-        """The exchange, its messages, and which of these its session has: one that goes on in a copy is of that; and
-        where those that nobody knows would stand there.
+        self, captured: Captured, messages: Sequence[Message], known: Mapping[Digest, UUID], chain_key: bytes
+    ) -> tuple[Captured, Mapping[Digest, UUID], Mapping[Digest, Digest]]:
+        """The exchange, and which of its messages its session has, `known` as far as nobody looks for a copy: one that
+        goes on in a copy is of that; and where those that nobody knows would stand there.
         """
-        store, scope, messages = self._parts.store, captured.scope, messages_of(captured, chain_key)
-        chains = [message.chain for message in messages]
-        known = await store.known_chains(scope, captured.session.session_id, chains)
+        store, scope = self._parts.store, captured.scope
         sent = unknown_history(captured, messages, known)
         words = await asyncio.to_thread(self._as_kept, sent) if sent and await store.has_copies(scope) else ()
         session = await recognised(store, captured, sent, known, chain_key, words) if words else None
         if session is not None:
             captured = replace(captured, session=session)
-            known = await store.known_chains(scope, session.session_id, chains)
+            known = await store.known_chains(scope, session.session_id, [message.chain for message in messages])
         places = dict(zip((one.chain for one in sent), chained(chain_key, words), strict=True)) if words else {}
-        return captured, messages, known, places
+        return captured, known, places
 
     def _as_kept(self, messages: Sequence[Message]) -> list[Kept]:
         redactor = self._redactor([[said_in(message.value) for message in messages]], None)

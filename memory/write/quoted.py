@@ -15,7 +15,7 @@ from uuid import UUID
 from memory.chain import Digest
 from memory.ids import derived_id
 from memory.model import Captured, NewMemory, Turn
-from memory.write.turns import instructions_of
+from memory.write.turns import Body, instructions_of
 from policies.brought import instructs_errand, is_errand, is_output, is_state, unframed
 from policies.hygiene import is_junk, repeats
 from policies.labels import Integrity, derived_integrity
@@ -54,7 +54,7 @@ def episodic(turns: Sequence[Turn], tenant: UUID, held: Mapping[UUID, str], *, l
     ]
 
 
-def worth_keeping(turns: Sequence[Turn], held: Mapping[UUID, str], captured: Captured) -> list[Turn]:
+def worth_keeping(turns: Sequence[Turn], held: Mapping[UUID, str], captured: Captured, body: Body) -> list[Turn]:
     """The turns that memories may be made of: no answer that only quotes what was placed, none that was broken off, no
     errand of a front-end and its answer; and whatever is held back. A long history has many of all: work for a
     processor.
@@ -62,7 +62,7 @@ def worth_keeping(turns: Sequence[Turn], held: Mapping[UUID, str], captured: Cap
     placed = [one.text for one in captured.retrieval.placed] if captured.retrieval else []
     said = without_errands(turns)
     said = [turn for turn in said if turn.role != "assistant" or not repeats(turn.content, placed)]
-    if captured.status != "complete" or any(map(instructs_errand, instructions_of(captured))):
+    if captured.status != "complete" or any(map(instructs_errand, instructions_of(captured, body))):
         said = _without_answers(said, captured)
     known = {turn.event_id for turn in said}
     return said + [turn for turn in turns if turn.event_id in held and turn.event_id not in known]

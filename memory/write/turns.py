@@ -25,6 +25,9 @@ from memory.write.personal import TOKEN
 from policies.labels import Integrity, Sensitivity, derived_integrity, derived_sensitivity, integrity_of_role
 from policies.text import storable
 
+Body = Mapping[str, Any]
+"""What a request has sent, as parsed."""
+
 
 @dataclass(frozen=True, slots=True)
 class Message:
@@ -38,11 +41,20 @@ class Message:
     tool: str | None = None
 
 
-def messages_of(captured: Captured, chain_key: bytes) -> list[Message]:
+def body_of(captured: Captured) -> Body:
+    """The body of an exchange's request; empty where there is none. Read once for all that is asked of it: 1 MB takes
+    2 to 5 ms.
+    """
+    try:
+        return _mapping(json.loads(captured.request)) if captured.request else {}
+    except (ValueError, RecursionError):
+        return {}
+
+
+def messages_of(captured: Captured, body: Body, chain_key: bytes) -> list[Message]:
     """The chained messages of an exchange, its answers included, in order; an answer's parent is the last message. One
     that goes on from what its client had begun is one message with that, as the client sends it again.
     """
-    body = _request_body(captured.request)
     said = _messages_in(body)
     messages: list[Message] = []
     parent: Digest | None = None
@@ -77,7 +89,7 @@ def served_texts(captured: Captured) -> list[str]:
     """All that a model could read of an exchange: every message of it, instructions and tools' outputs among them, what
     tools were called with, and its answers.
     """
-    messages = [*_request_messages(captured.request), *(one["message"] for one in captured.answer.get("choices", []))]
+    messages = [*_messages_in(body_of(captured)), *(one["message"] for one in captured.answer.get("choices", []))]
     texts: list[str] = []
     for message in map(_mapping, messages):
         texts.append(message_text(message))
@@ -87,10 +99,10 @@ def served_texts(captured: Captured) -> list[str]:
     return [text for text in texts if text]
 
 
-def instructions_of(captured: Captured) -> list[str]:
+def instructions_of(captured: Captured, body: Body) -> list[str]:
     """The texts of what instructs the model in an exchange: of the messages that are not part of the chain."""
-    said = _request_messages(captured.request)
-    return [message_text(one) for one, digest in zip(said, captured.digests, strict=False) if digest is None]
+    both = zip(_messages_in(body), captured.digests, strict=False)
+    return [message_text(one) for one, digest in both if digest is None]
 
 
 def as_sensitive_as_given(turns: Sequence[Turn], retrieval: Retrieval | None) -> tuple[Turn, ...]:
@@ -105,12 +117,11 @@ def as_sensitive_as_given(turns: Sequence[Turn], retrieval: Retrieval | None) ->
     )
 
 
-def answers_of(captured: Captured) -> list[Digest]:
+def answers_of(captured: Captured, body: Body) -> list[Digest]:
     """The chain positions of the answers that the request itself sent again, oldest first."""
-    said = _request_messages(captured.request)
     return [
         digest
-        for value, digest in zip(said, captured.digests, strict=False)
+        for value, digest in zip(_messages_in(body), captured.digests, strict=False)
         if digest is not None and _mapping(value).get("role") == "assistant"
     ]
 
@@ -258,18 +269,7 @@ def _said_in(line: ImportLine) -> str:
     return said_in({"role": line.role, "content": line.content})
 
 
-def _request_messages(request: bytes) -> list[Any]:
-    return _messages_in(_request_body(request))
-
-
-def _request_body(request: bytes) -> Mapping[str, Any]:
-    try:
-        return _mapping(json.loads(request)) if request else {}
-    except (ValueError, RecursionError):
-        return {}
-
-
-def _messages_in(body: Mapping[str, Any]) -> list[Any]:
+def _messages_in(body: Body) -> list[Any]:
     said = body.get("messages")
     return said if isinstance(said, list) else []
 

@@ -13,7 +13,7 @@ from memory.chain import chain
 from memory.ids import derived_id, new_id
 from memory.model import Captured, SessionRef
 from memory.write.homing import at_home
-from memory.write.turns import messages_of
+from memory.write.turns import body_of, messages_of
 from tests.postgres.seed import T0, Stores, exchange, memory_of, stores, turn
 from tests.postgres_fixture import TestDatabase
 
@@ -54,7 +54,8 @@ def said(store: Stores, session: str, number: int, *, named: bool = False, answe
 
 async def keep(store: Stores, captured: Captured) -> tuple[str, int]:
     """Store it as the write path does: the session it went to, and how many turns it added."""
-    captured = await at_home(store.write, captured, KEY)
+    body = body_of(captured)
+    captured, _ = await at_home(store.write, captured, body, messages_of(captured, body, KEY))
     turns = tuple(
         dataclasses.replace(
             turn(captured.exchange_id, "", m.position, str(m.value["role"]), str(m.value["content"])),
@@ -62,7 +63,7 @@ async def keep(store: Stores, captured: Captured) -> tuple[str, int]:
             parent_chain=m.parent,
             occurred_at=m.occurred_at,
         )
-        for m in messages_of(captured, KEY)
+        for m in messages_of(captured, body_of(captured), KEY)
     )
     commit = exchange(store.scope(), captured.session.label, 0, exchange_id=captured.exchange_id, fence=store.fence)
     row = dataclasses.replace(commit.exchange, arrived_at=captured.arrived_at, finished_at=captured.finished_at)

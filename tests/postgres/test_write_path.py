@@ -11,11 +11,12 @@ import hashlib
 import itertools
 import re
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from inspect import isawaitable
-from typing import Any
+from typing import Any, cast
 
 import asyncpg
 import numpy as np
@@ -46,6 +47,7 @@ from memory.write.redact import Redactor
 from memory.write.seams import WriteParts
 from memory.write.summarise import Summariser
 from memory.write.tombstones import digest as tombstone
+from memory.write.turns import body_of
 from memory.write.worker import Stored
 from policies.brought import is_errand
 from tests.postgres.seed import Stores, digest, retrieval, stores, turn
@@ -104,6 +106,18 @@ class Mortal:
         done = await result
         self._life.tick()
         return done
+
+
+class Counted:
+    """A part whose calls are counted by their names."""
+
+    def __init__(self, inner: Any) -> None:
+        self._inner = inner
+        self.calls = Counter[str]()
+
+    def __getattr__(self, name: str) -> Any:
+        self.calls[name] += 1
+        return getattr(self._inner, name)
 
 
 class Hashed:
@@ -278,6 +292,17 @@ async def test_a_worker_that_dies_again_and_again_gets_there_in_the_end(workshop
     assert held["known"].count("$6,200") >= 1 and held["known"].count("summary|") == 1
 
 
+async def test_a_history_is_looked_up_once_an_exchange(workshop: Workshop) -> None:
+    whole = workshop.path(Life(float("inf")))
+    store = Counted(whole.parts.store)
+    path = WritePath(replace(whole.parts, store=cast(Any, store)))
+    for number, (said, answer) in enumerate(SAID, 1):
+        await workshop.say("ada", number, said, answer, {"named": False})
+        await workshop.work(Life(float("inf")), path)
+        assert store.calls["known_chains"] == number
+    assert (await left_of(workshop, "ada"))["turns"] == "4"
+
+
 @pytest.mark.parametrize("status", ["complete", "partial"])
 def test_what_is_kept_of_a_long_history_takes_no_time(status: Any) -> None:
     """Each turn that was held back was looked for among all: 20 s for 4,000 of them, in which no lease was renewed."""
@@ -288,10 +313,10 @@ def test_what_is_kept_of_a_long_history_takes_no_time(status: Any) -> None:
     captured = replace(captured, status=status, retrieval=None, digests=tuple(one.chain for one in turns[:-1]))
     held = {one.event_id: "why" for one in turns[1::2]}
     began_s = time.monotonic()
-    kept = worth_keeping(turns, held, captured)
+    kept = worth_keeping(turns, held, captured, body_of(captured))
     assert time.monotonic() - began_s < 5
     assert [one.event_id for one in kept] == [one.event_id for one in turns]
-    unheld = worth_keeping(turns, {}, captured)
+    unheld = worth_keeping(turns, {}, captured, body_of(captured))
     assert len(unheld) == len(turns) - (status == "partial")
 
 
@@ -558,7 +583,7 @@ def test_an_answer_to_what_a_front_end_instructs_is_remembered_by_nobody(instruc
     captured = captured_of(Next(Talk("ada", "s", (Exchange((), ""),)), 0, said, 1, answer), Scope(new_id()), bytes(32))
     asked = turn(captured.exchange_id, "s", 0, "user", said[1]["content"], chain=captured.digests[1])
     turns = [asked, turn(captured.exchange_id, "s", 1, "assistant", answer)]
-    assert worth_keeping(turns, {}, replace(captured, retrieval=None)) == turns[:kept]
+    assert worth_keeping(turns, {}, replace(captured, retrieval=None), body_of(captured)) == turns[:kept]
 
 
 STATE = "<environment_details>\n# Open Tabs\nsrc/app.ts\n</environment_details>"
@@ -594,7 +619,7 @@ def test_what_only_says_the_state_of_a_program_is_remembered_by_nobody(said: str
     exchange_id, talk = new_id(), Talk("ada", "s", (Exchange((), ""),))
     captured = captured_of(Next(talk, 0, ({"role": "user", "content": said},), 1, "y"), Scope(new_id()), bytes(32))
     turns = [turn(exchange_id, "s", 0, "user", said), turn(exchange_id, "s", 1, "assistant", "I look at the module.")]
-    assert worth_keeping(turns, {}, replace(captured, retrieval=None)) == turns[-kept:]
+    assert worth_keeping(turns, {}, replace(captured, retrieval=None), body_of(captured)) == turns[-kept:]
 
 
 async def test_examples_that_many_conversations_begin_with_are_remembered_of_the_first(workshop: Workshop) -> None:
