@@ -9,13 +9,15 @@ sent once more (RFC 9110 section 9.2.2). There is no bound on the number of conn
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
+import os
 import socket
 import ssl
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Any, Final, cast
 
 import aiohappyeyeballs
 from yarl import URL
@@ -140,10 +142,11 @@ class Pool:
     async def _connected(self, addresses: Sequence[aiohappyeyeballs.AddrInfoType]) -> socket.socket:
         """A socket to one of these, this proxy itself left out: where a name leads to both, vLLM serves."""
         others = [one for one in addresses if not leads_back(one, self._listening)]
+        loop = cast(Any, _Unthreaded(asyncio.get_running_loop()))
         try:
             if others:
                 return await aiohappyeyeballs.start_connection(
-                    others, happy_eyeballs_delay=NEXT_ADDRESS_S, interleave=1
+                    others, happy_eyeballs_delay=NEXT_ADDRESS_S, interleave=1, loop=loop
                 )
         except OSError as fault:
             if len(others) < len(addresses):
@@ -215,6 +218,37 @@ def _framing(method: str, headers: Pairs, body: bytes | AsyncIterator[bytes] | N
     if body is None:
         return [] if method in _OFTEN_BODILESS else [(b"Content-Length", b"0")]
     return [(b"Content-Length", b"%d" % len(body))] if isinstance(body, bytes) else _CHUNKED
+
+
+class _Unthreaded:
+    """The loop, but for how it connects: uvloop's has one of libuv's four threads look at an address as at a name, and
+    where a store's name is never answered these all wait, and completions with them.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._loop, name)
+
+    async def sock_connect(self, link: socket.socket, address: Any) -> None:
+        """Connect to an address. Raises OSError."""
+        fault = link.connect_ex(address)
+        if fault == errno.EINPROGRESS:
+            done = self._loop.create_future()
+            self._loop.add_writer(link, _tell, done)
+            try:
+                await done
+            finally:
+                self._loop.remove_writer(link)
+            fault = link.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        if fault:
+            raise OSError(fault, f"{os.strerror(fault)}, connecting to {address[0]}:{address[1]}")
+
+
+def _tell(done: asyncio.Future[None]) -> None:
+    if not done.done():
+        done.set_result(None)
 
 
 def probed(link: socket.socket) -> socket.socket:

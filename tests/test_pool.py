@@ -419,6 +419,26 @@ async def test_a_server_that_is_not_there_is_refused_at_once() -> None:
             await said(pool)
 
 
+class NamesOnly(uvloop.Loop):
+    """Its threads all wait for names that are never answered: what it needs one of them for does not come."""
+
+    async def getaddrinfo(self, host: Any, port: Any, *, type: int = 0, **more: Any) -> Any:
+        if type != socket.SOCK_STREAM:  # an address of a stream it reads by itself
+            await asyncio.Event().wait()
+        return await super().getaddrinfo(host, port, type=type, **more)
+
+
+def test_a_connection_to_an_address_waits_for_no_name_of_anybody() -> None:
+    """Where the name of Redis or Postgres was never answered, completions were 502 after upstream.connect_timeout_s."""
+
+    async def asked() -> None:
+        async with pooled() as (pool, _):
+            assert await said(pool) == b"ok"
+
+    with asyncio.Runner(loop_factory=NamesOnly) as runner:
+        runner.run(asked())
+
+
 async def test_closing_ends_answers_on_their_way_and_leaves_nothing_open() -> None:
     async with pooled() as (pool, server):
         server.answers_each = 0
