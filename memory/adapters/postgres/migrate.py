@@ -76,7 +76,7 @@ _REMEDIES: Final = (
 _NOT_NOW: Final = re.compile(
     r"bad connection|connection re(?:set|fused)|broken pipe|\bEOF\b|lock was lost|terminating connection"
     r"|database system is (?:shutting down|starting up|in recovery mode)|waiting for migration lock|deadlock detected"
-    r"|due to lock timeout"
+    r"|due to lock timeout|\blookup \S+ on |i/o timeout|no route to host|network is unreachable"
 )
 
 
