@@ -460,9 +460,9 @@ async def bring_up(wired: Wired) -> None:
     else:
         await wired.door.read()
     wired.opened.set()
-    await wired.base.queued.queue.ping()
-    if not wired.kept.embedder.loaded:
+    if not wired.kept.embedder.loaded:  # before the queue is asked: recall does without that
         wired.kept.embedder.arrived(await asyncio.to_thread(OnnxEmbedder, wired.kept.model_files))
+    await wired.base.queued.queue.ping()
     await wired.models.refresh()
     await wired.readiness.probe()
     wired.readiness.started = True

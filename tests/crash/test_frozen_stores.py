@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -13,9 +16,10 @@ from typing import Any
 import pytest
 
 from tests.e2e.raw_http import RawAnswer, send
-from tests.e2e.talk import MODEL, Said, ask, turn
+from tests.e2e.talk import MODEL, Said, ask, tell, turn
 from tests.e2e.upstreams import last
 from tests.service_fixture import Service, frozen, serving
+from tests.waiting import wait_until
 
 pytestmark = pytest.mark.long  # a service of its own
 
@@ -67,6 +71,26 @@ def test_words_are_kept_when_nobody_can_say_in_time_whose_conversation_it_is(fra
     asked = sorted(each["content"] for each in turns_of(frail, user) if each["role"] == "user")
     assert asked.count("said to a named session") == 1
     assert asked.count("said later") == 1
+
+
+def test_a_worker_that_begins_while_the_queue_hangs_recalls_by_meaning(frail: Service, user: str) -> None:
+    """It loaded its model behind the queue: for as long as that was away every recall went by words alone."""
+    tell(frail, "My boat is called Petrel.", user)
+    with frozen(frail, "valkey-server"):
+        (before,) = frail.children(r"proxy\.worker")
+        os.kill(before, signal.SIGKILL)
+        wait_until(lambda: [before] != frail.children(r"proxy\.worker") != [], 30, "another worker")
+        wait_until(lambda: parts(frail).get("embedder", {}).get("ok"), 30, "the model is loaded")
+        assert not parts(frail)["queue"]["ok"]
+        said = ask(frail, "What is my boat called?", user)
+        assert said.verdict == "injected" and "reason=embedder" not in (said.memory("status") or ""), said
+
+
+def parts(service: Service) -> dict[str, Any]:
+    """What /memory/ready says of each dependency; nothing where it does not answer."""
+    with contextlib.suppress(OSError):
+        return service.call("GET", "/memory/ready")["dependencies"]  # type: ignore[no-any-return]
+    return {}
 
 
 def of_tenant(service: Service, tenant: str) -> bytes:
