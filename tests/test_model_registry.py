@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import multiprocessing
 import os
@@ -113,6 +114,19 @@ def test_directory_without_its_files_is_refused_by_name(directory: Path, name: s
     (directory / name).unlink()
     with pytest.raises(ModelFileInvalid, match=name):
         spec_from_directory("mine", directory)
+
+
+def test_a_directory_that_may_not_be_looked_into_is_refused_with_the_remedy(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of another account: the start ended with two tracebacks, also where the store keeps another model."""
+
+    def refused(path: Path, **_: object) -> os.stat_result:
+        raise PermissionError(errno.EACCES, "Permission denied", str(path))  # as for all accounts but root
+
+    monkeypatch.setattr(Path, "stat", refused)
+    with pytest.raises(ModelFileInvalid, match=r"model\.onnx: .* found: Permission denied; give it to the account"):
+        spec_from_directory("small", directory)
 
 
 def test_weights_kept_beside_the_graph_enter_the_digest(directory: Path) -> None:

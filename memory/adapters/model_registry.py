@@ -122,7 +122,7 @@ def spec_from_directory(name: str, directory: Path, *, dim: int | None = None) -
     is a cosine.
     """
     files = (*_graph_files(directory, None), ModelFile("tokenizer", "tokenizer.json", None, None))
-    if not (directory / "tokenizer.json").is_file():
+    if not _is_file(directory / "tokenizer.json"):
         raise ModelFileInvalid(f"{directory / 'tokenizer.json'}: expected a file, found none; export the tokenizer")
     config = _read_json(directory / "config.json")
     pooling = _read_json(directory / "1_Pooling" / "config.json")
@@ -160,8 +160,8 @@ def _placed(spec: ModelSpec, directory: Path) -> ModelSpec:
 def _graph_files(directory: Path, sha256: str | None) -> tuple[ModelFile, ...]:
     """The graph, and the weights beside it where they are kept apart."""
     for path in _GRAPH_PATHS:
-        if (directory / path).is_file():
-            beside = (path + suffix for suffix in _WEIGHT_SUFFIXES if (directory / (path + suffix)).is_file())
+        if _is_file(directory / path):
+            beside = (path + suffix for suffix in _WEIGHT_SUFFIXES if _is_file(directory / (path + suffix)))
             return (
                 ModelFile("model", path, None, sha256),
                 *(ModelFile("weights", weights, None, None) for weights in beside),
@@ -169,6 +169,17 @@ def _graph_files(directory: Path, sha256: str | None) -> tuple[ModelFile, ...]:
     raise ModelFileInvalid(
         f"{directory}: expected {' or '.join(_GRAPH_PATHS)}, found neither; export the model to ONNX there"
     )
+
+
+def _is_file(path: Path) -> bool:
+    """Whether a file is there. Raises ModelFileInvalid where this account may not look."""
+    try:
+        return path.is_file()
+    except OSError as exc:
+        raise ModelFileInvalid(
+            f"{path}: expected a readable directory, found: {exc.strerror}; give it to the account that runs "
+            "memory-proxy"
+        ) from exc
 
 
 def _read_json(path: Path) -> dict[str, Any]:
