@@ -24,6 +24,7 @@ from policies.capabilities import allows
 from policies.key_limits import NO_LIMITS, KeyLimits
 from policies.labels import Sensitivity
 from policies.persona import Style, style_of
+from policies.text import normalised
 
 VALUE_BYTES_MAX: Final = 256
 # Of a name that a client made up, what a refusal repeats.
@@ -167,7 +168,8 @@ def openai_user_of(body: Mapping[str, Any]) -> str | None:
 
 
 def _digest_name(text: str) -> str:
-    return f"sha256-{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()}"
+    in_form = normalised("NFC", text)  # as names are compared
+    return f"sha256-{hashlib.sha256(in_form.encode('utf-8', 'surrogatepass')).hexdigest()}"
 
 
 def _from_headers(headers: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:

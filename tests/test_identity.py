@@ -135,6 +135,7 @@ def test_those_whose_openai_user_can_be_no_name_have_each_a_memory_of_their_own(
     assert names[0] == f"sha256-{hashlib.sha256(b'x' * 257).hexdigest()}"
     assert openai_user_of({"user": "u", "safety_identifier": odd[0]}) == names[0]
     assert asked({"X-Memory-User": names[0] or ""}).scope.user == names[0]
+    assert openai_user_of({"user": "e\u0301" * 129}) == names[2]
 
 
 # ---------------------------------------------------------------- keys

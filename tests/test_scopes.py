@@ -63,7 +63,7 @@ async def test_an_erasure_costs_the_same_however_many_scopes_are_held() -> None:
     scopes, _ = holding()
     for user in range(20_000):
         await scopes.find(Scope(ADA, str(user)))
-    begun = time.perf_counter()
+    begun = time.process_time()
     for scope_id in range(1, 201):
         scopes.drop_ids(ADA, [scope_id])
-    assert time.perf_counter() - begun < 0.1  # walked: some 2 s
+    assert time.process_time() - begun < 0.1  # walked: some 2 s
