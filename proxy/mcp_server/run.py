@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import ipaddress
 import signal
 import socket
 import sys
@@ -23,6 +22,7 @@ from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 from mcp.server.transport_security import TransportSecuritySettings
 
+from memory.config import is_loopback
 from proxy.cli import mcp as command
 from proxy.cli.client import KEY_VARIABLE
 from proxy.mcp_server.api_calls import CALL_S, ApiCalls, Identity
@@ -80,7 +80,7 @@ async def _over_stdio(server: Server[Any]) -> None:
 async def _over_http(server: Server[Any], calls: ApiCalls, options: argparse.Namespace, *, lends: bool) -> None:
     """Until SIGTERM or Ctrl-C. Raises Refused."""
     host, port = options.http
-    if not _is_loopback(host):
+    if not is_loopback(host):
         await _refuse_lending(calls, host, lends=lends)
         _refuse_nameless(host, options.allow_host)
     with _listening(host, port) as listener:
@@ -140,20 +140,13 @@ def _listening(host: str, port: int) -> socket.socket:
 def _security(host: str, port: int, also: list[str]) -> TransportSecuritySettings:
     """By which names it may be spoken to, and from pages of which."""
     named = [f"[{host}]" if ":" in host else host]
-    names = [*(_LOOPBACK if _is_loopback(host) else named), *also]
+    names = [*(_LOOPBACK if is_loopback(host) else named), *also]
     hosts = [one for name in names for one in (name, f"{name}:{port}")]
     return TransportSecuritySettings(
         enable_dns_rebinding_protection=True,
         allowed_hosts=hosts,
         allowed_origins=[f"{scheme}://{one}" for one in hosts for scheme in ("http", "https")],
     )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _version() -> str:
