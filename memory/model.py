@@ -430,8 +430,26 @@ class LedgerNode:
 
 
 @dataclass(frozen=True, slots=True)
+class Base:
+    """A sealed body that another exchange of its conversation is kept as a difference from."""
+
+    exchange_id: UUID
+    sealed: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """A sealed body as what its base has not (memory.delta)."""
+
+    base_id: UUID
+    sealed: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class StoredExchange:
-    """An exchange as the store keeps it: labels and a sealed body, no open text."""
+    """An exchange as the store keeps it: labels and a sealed body, no open text. `delta` takes the place of the body
+    where its base is still there.
+    """
 
     exchange_id: UUID
     subject_id: UUID
@@ -445,6 +463,7 @@ class StoredExchange:
     arrived_at: datetime
     finished_at: datetime
     sealed: bytes | None
+    delta: Delta | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -43,6 +43,7 @@ _SAMPLE_BYTES: Final = 16_384
 _REPEATS_BELOW: Final = 0.65
 """Of a sample's size: base64 of what is compressed itself comes to .77, talk in any script to .5 and less."""
 _LENGTH: Final = struct.Struct(">I")
+_NOT_OURS: Final = (ValueError, KeyError, TypeError, struct.error, zlib.error)
 _NAMES: Final[dict[type, tuple[str, ...]]] = {}
 _RARE: Final = frozenset({"apart", "restored"})
 _AS_THEY_ARE: Final = frozenset({str, int, float, bool, dict, type(None)})
@@ -80,18 +81,41 @@ def unpack_captured(payload: bytes) -> Captured:
     """The exchange again. Raises EnvelopeUnreadable."""
     try:
         head, body = _split(payload)
-        request = zlib.decompress(body) if head.pop("compressed") else body
-        head["request"] = request
-        head["exchange_id"] = UUID(head["exchange_id"])
-        head["scope"] = _scope(head["scope"])
-        head["session"] = SessionRef(UUID(head["session"]["session_id"]), head["session"]["label"])
-        head["arrived_at"] = datetime.fromisoformat(head["arrived_at"])
-        head["finished_at"] = datetime.fromisoformat(head["finished_at"])
-        head["digests"] = tuple(None if d is None else Digest(base64.b64decode(d)) for d in head["digests"])
-        head["retrieval"] = _retrieval(head["retrieval"])
-        return Captured(**head)
-    except (ValueError, KeyError, TypeError, struct.error, zlib.error) as exc:
-        raise EnvelopeUnreadable(f"the payload is no captured exchange: {type(exc).__name__}") from exc
+        return _captured(head, zlib.decompress(body) if head["compressed"] else body)
+    except _NOT_OURS as exc:
+        raise _unreadable("captured exchange", exc) from exc
+
+
+def spread(payload: bytes) -> bytes:
+    """A packed exchange with its body as the client sent it, so that two of them are alike where what they hold is. The
+    head stays to the byte, and goes on saying whether the body was compressed. Raises EnvelopeUnreadable.
+    """
+    try:
+        head, body = _split(payload)
+        return payload[: len(payload) - len(body)] + zlib.decompress(body) if head["compressed"] else payload
+    except _NOT_OURS as exc:
+        raise _unreadable("captured exchange", exc) from exc
+
+
+def unpack_spread(payload: bytes) -> Captured:
+    """The exchange of what `spread` gave. Raises EnvelopeUnreadable."""
+    try:
+        return _captured(*_split(payload))
+    except _NOT_OURS as exc:
+        raise _unreadable("captured exchange", exc) from exc
+
+
+def _captured(head: dict[str, Any], request: bytes) -> Captured:
+    del head["compressed"]
+    head["request"] = request
+    head["exchange_id"] = UUID(head["exchange_id"])
+    head["scope"] = _scope(head["scope"])
+    head["session"] = SessionRef(UUID(head["session"]["session_id"]), head["session"]["label"])
+    head["arrived_at"] = datetime.fromisoformat(head["arrived_at"])
+    head["finished_at"] = datetime.fromisoformat(head["finished_at"])
+    head["digests"] = tuple(None if d is None else Digest(base64.b64decode(d)) for d in head["digests"])
+    head["retrieval"] = _retrieval(head["retrieval"])
+    return Captured(**head)
 
 
 def pack_import(chunk: ImportChunk) -> bytes:
@@ -113,8 +137,12 @@ def unpack_import(payload: bytes) -> ImportChunk:
         head["import_id"] = UUID(head["import_id"])
         head["arrived_at"] = datetime.fromisoformat(head["arrived_at"])
         return ImportChunk(**head)
-    except (ValueError, KeyError, TypeError, struct.error, zlib.error) as exc:
-        raise EnvelopeUnreadable(f"the payload is no import chunk: {type(exc).__name__}") from exc
+    except _NOT_OURS as exc:
+        raise _unreadable("import chunk", exc) from exc
+
+
+def _unreadable(what: str, exc: Exception) -> EnvelopeUnreadable:
+    return EnvelopeUnreadable(f"the payload is no {what}: {type(exc).__name__}")
 
 
 def _join(head: dict[str, Any], body: bytes) -> bytes:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from memory.chain import Digest
 from memory.ids import minted_ms
-from memory.model import LineConflict, NewFact, NewMemory, NewProcedure, SessionRef, TombstoneKind, Turn
+from memory.model import Base, LineConflict, NewFact, NewMemory, NewProcedure, SessionRef, TombstoneKind, Turn
 from policies.cascade import Visibility
 from policies.labels import Sensitivity, within_ceiling
 
@@ -334,7 +334,7 @@ class RetrievalRecord:
 
 @dataclass(frozen=True, slots=True)
 class SealedExchange:
-    """The sealed parts of an exchange; None after their retention."""
+    """The sealed parts of an exchange; None after their retention. `base`: what they are a difference from."""
 
     exchange_id: UUID
     session_id: UUID
@@ -344,6 +344,7 @@ class SealedExchange:
     sealed: bytes | None
     sealed_sha256: bytes | None
     finished_at: datetime
+    base: Base | None = None
 
 
 @dataclass(frozen=True, slots=True)

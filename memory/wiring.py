@@ -13,7 +13,7 @@ import os
 import signal
 import socket
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 
@@ -84,7 +84,7 @@ from memory.write.pipeline import WritePath
 from memory.write.procedures import finder, no_procedures
 from memory.write.rebuild import Rebuilder
 from memory.write.retention import keep_audit_bounded, keep_collecting_files, keep_dropping_expired
-from memory.write.seams import WriteParts
+from memory.write.seams import BASE_SERVES, WriteParts
 from memory.write.succession import Succession
 from memory.write.summarise import Summariser
 from memory.write.telling import keep_telling
@@ -260,6 +260,7 @@ def write_path(shared: Shared, behind: Behind | None = None) -> WritePath:
             metrics=shared.metrics,
             clock=_now,
             lives=lives_of(settings),
+            base_serves=min(BASE_SERVES, timedelta(days=settings.replay.retention_days / 24)),
             find_procedures=no_procedures if settings.extract.by == "off" else finder(settings.procedure.approve),
             working=working_contexts(settings.session, database, shared.scopes, hints, keys, counter, shared.metrics),
             borders=borders(),

@@ -17,10 +17,10 @@ from uuid import UUID
 import asyncpg
 
 from bench.crash.traffic import Acknowledged
-from memory import payload
 from memory.adapters.postgres.database import Database
 from memory.adapters.postgres.keys import KeyStore
-from memory.envelope import Binding, key_id_of, unseal
+from memory.adapters.postgres.rows import base_of
+from memory.kept import kept_exchange
 from memory.keys import KeyRing, load_or_create_master_key
 
 MARK: Final = re.compile(r"mark-\d{3}-\d{6}")
@@ -30,7 +30,9 @@ _MEMORIES: Final = (
     "SELECT v.content FROM memory_versions v JOIN memories m USING (tenant_id, memory_id)"
     " WHERE m.kind = 'episodic' AND v.role = 'user' AND v.recorded_to IS NULL"
 )
-_EXCHANGES: Final = "SELECT tenant_id, subject_id, exchange_id, sealed FROM exchanges WHERE sealed IS NOT NULL"
+_EXCHANGES: Final = """SELECT e.tenant_id, e.subject_id, e.exchange_id, e.sealed, e.base_id, b.sealed AS base_sealed
+FROM exchanges e LEFT JOIN exchanges b ON b.tenant_id = e.tenant_id AND b.exchange_id = e.base_id
+WHERE e.sealed IS NOT NULL"""
 _GAPS: Final = (
     "SELECT s.label FROM sessions s JOIN turns t USING (tenant_id, session_id) GROUP BY s.tenant_id, s.session_id"
     " HAVING count(*) <> max(t.seq) + 1 OR min(t.seq) <> 0 OR s.next_seq <> count(*)"
@@ -114,10 +116,10 @@ async def _last_user_messages(dsn: str, data: Path, rows: Sequence[Any]) -> list
         keys = KeyRing(KeyStore(database), load_or_create_master_key(data / "master.key"))
         found = []
         for row in rows:
-            tenant, envelope = UUID(int=row["tenant_id"].int), row["sealed"]
-            binding = Binding(tenant, UUID(int=row["subject_id"].int), UUID(int=row["exchange_id"].int), "exchange")
-            opened = unseal(await keys.by_id(tenant, key_id_of(envelope)), binding, envelope)
-            found.append(str(json.loads(payload.unpack_captured(opened).request)["messages"][-1]["content"]))
+            tenant, subject, exchange = (UUID(int=row[one].int) for one in ("tenant_id", "subject_id", "exchange_id"))
+            base = base_of(row["base_id"], row["base_sealed"])
+            captured = await kept_exchange(keys, tenant, subject, exchange, row["sealed"], base)
+            found.append(str(json.loads(captured.request)["messages"][-1]["content"]))
         return found
     finally:
         await database.close()

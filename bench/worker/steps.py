@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memory.chain import Digest
-from memory.model import Commit, Committed, NewFact, Scope, SessionRef, Spoken, Turn
+from memory.model import Base, Commit, Committed, NewFact, Scope, SessionRef, Spoken, Turn
 from memory.ports import Embedder, LanguageDetector, TokenCounter
 from memory.stored import Digests
 from memory.write.facts import FindsFacts
@@ -190,6 +190,9 @@ class TimedStore:
 
     async def session_that_went_on(self, scope: Scope, digests: Sequence[Digest], after: datetime) -> SessionRef | None:
         return await self.clock.drive("look up", _of(self.inner.session_that_went_on(scope, digests, after)))
+
+    async def base(self, scope: Scope, session_id: UUID, subject_id: UUID, since: datetime, least: int) -> Base | None:
+        return await self.clock.drive("look up", _of(self.inner.base(scope, session_id, subject_id, since, least)))
 
     async def commit(self, commit: Commit, *, now: datetime, digests: Digests) -> Committed:
         step = "store, with facts" if commit.facts else "store"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from memory.model import Turn
+from memory.model import Base, Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,3 +39,4 @@ class DueExchange:
     model: str | None
     sealed: bytes | None
     turns: tuple[Turn, ...]
+    base: Base | None = None  # what the sealed body is a difference from

@@ -19,9 +19,8 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Final, Literal, Protocol
 
-from memory import payload
-from memory.envelope import Binding, key_id_of, unseal
 from memory.errors import EnvelopeUnreadable, QueueUnavailable
+from memory.kept import kept_exchange
 from memory.keys import KeyRing, tenant_salt
 from memory.model import Captured, Committed, NewFact, Turn
 from memory.ports import Embedder
@@ -151,10 +150,8 @@ class Extraction:
         """The exchange as it was captured. Raises EnvelopeUnreadable."""
         if stored.sealed is None:
             raise EnvelopeUnreadable("its retention is over")
-        key = await self._parts.keys.by_id(due.tenant, key_id_of(stored.sealed))
-        binding = Binding(due.tenant, stored.subject_id, due.exchange_id, "exchange")
-        opened = unseal(key, binding, stored.sealed)
-        return await asyncio.to_thread(payload.unpack_captured, opened)
+        keys = self._parts.keys
+        return await kept_exchange(keys, due.tenant, stored.subject_id, due.exchange_id, stored.sealed, stored.base)
 
     async def _exchange(self, due: Due, captured: Captured, turns: Sequence[Turn]) -> Exchange:
         salt = None

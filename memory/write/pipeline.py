@@ -18,6 +18,7 @@ from memory import payload
 from memory.chain import Digest, is_chained
 from memory.errors import QueueUnavailable
 from memory.model import (
+    Base,
     Captured,
     Commit,
     Committed,
@@ -45,7 +46,7 @@ from memory.write.personal import SubjectTokens
 from memory.write.procedures import embedded_procedures
 from memory.write.quarantine import free
 from memory.write.quoted import brought_along, episodic, without_errands, worth_keeping
-from memory.write.records import Records
+from memory.write.records import BASE_BYTES_MIN, Records
 from memory.write.redact_across import REACH_MESSAGES
 from memory.write.seams import WriteParts
 from memory.write.tombstones import digests_of, given_of
@@ -116,7 +117,7 @@ class WritePath:
         commit = Commit(
             scope=captured.scope,
             session=captured.session,
-            exchange=await self._records.exchange(captured, delivery),
+            exchange=await self._records.exchange(captured, delivery, await self._base(captured, delivery)),
             turns=turns,
             memories=memories,
             facts=facts,
@@ -143,6 +144,14 @@ class WritePath:
             await self._summarise(captured.scope, captured.session, delivery, fence)
         if self._parts.outside is not None and done.new_turns:
             self._parts.outside(captured, teaching)
+
+    async def _base(self, captured: Captured, delivery: Delivery) -> Base | None:
+        """What the body may be kept as a difference from."""
+        since = captured.arrived_at - self._parts.base_serves
+        if len(delivery.entry.envelope) < BASE_BYTES_MIN or since == captured.arrived_at:
+            return None
+        session = captured.session.session_id
+        return await self._parts.store.base(captured.scope, session, delivery.entry.subject_id, since, BASE_BYTES_MIN)
 
     async def write_import(self, delivery: Delivery, fence: int) -> None:
         """Some lines of an import."""

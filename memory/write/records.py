@@ -5,19 +5,32 @@ What holds words is sealed under the key of its subject. Refuses what is not the
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
+from memory import payload
+from memory.delta import delta_of
 from memory.envelope import Binding, key_id_of, seal, unseal
+from memory.errors import EnvelopeUnreadable
+from memory.kept import opened_body
 from memory.keys import KeyRing
-from memory.model import Captured, Entry, LedgerNode, SealedRetrieval, StoredExchange, Turn
+from memory.model import Base, Captured, Delta, Entry, LedgerNode, SealedRetrieval, StoredExchange, Turn
 from memory.ports import Delivery
 from memory.read.conversation import CUT
 from memory.read.entries import packed
+
+BASE_BYTES_MIN: Final = 8_192
+"""Less than that is kept whole: there is little to win, and a trip to the store for it."""
+SMALLER_BY: Final = 8
+"""A delta grows by what is said since its base. With those of up to an eighth of the whole, a conversation of whose
+requests .1 to 10 % are new takes at most 1.6 times the least that any number of deltas to a base would; with a quarter
+2.9, with a sixteenth 2.5.
+"""
 
 
 class Records:
@@ -33,9 +46,10 @@ class Records:
         purpose: Any = entry.kind
         return unseal(key, Binding(entry.tenant_id, entry.subject_id, entry.exchange_id, purpose), entry.envelope)
 
-    async def exchange(self, captured: Captured, delivery: Delivery) -> StoredExchange:
-        """The exchange as a row."""
+    async def exchange(self, captured: Captured, delivery: Delivery, base: Base | None = None) -> StoredExchange:
+        """The exchange as a row, its body as a delta from `base` too where that is small."""
         choices = captured.answer.get("choices", [])
+        sealed = await self._under_subject_key(captured, delivery) if captured.request else None
         return StoredExchange(
             exchange_id=captured.exchange_id,
             subject_id=delivery.entry.subject_id,
@@ -48,8 +62,22 @@ class Records:
             usage=captured.answer.get("usage"),
             arrived_at=captured.arrived_at,
             finished_at=captured.finished_at,
-            sealed=await self._under_subject_key(captured, delivery) if captured.request else None,
+            sealed=sealed,
+            delta=await self._delta(captured, delivery, base) if sealed and base else None,
         )
+
+    async def _delta(self, captured: Captured, delivery: Delivery, base: Base) -> Delta | None:
+        """The body as what its base has not; None where that is not much less, or no key opens the base any more."""
+        tenant, subject, whole = captured.scope.tenant, delivery.entry.subject_id, await self.opened(delivery)
+        try:
+            other = await opened_body(self._keys, tenant, subject, base.exchange_id, base.sealed)
+            delta = await asyncio.to_thread(lambda: delta_of(payload.spread(whole), payload.spread(other)))
+        except EnvelopeUnreadable:
+            return None
+        if len(delta) * SMALLER_BY > len(whole):
+            return None
+        key = await self._keys.subject_key(tenant, captured.scope.user)
+        return Delta(base.exchange_id, seal(key, Binding(tenant, subject, captured.exchange_id, "exchange"), delta))
 
     async def _under_subject_key(self, captured: Captured, delivery: Delivery) -> bytes:
         """The envelope as it came, or sealed again where the proxy had only the tenant's key at hand."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Protocol
+from datetime import datetime, timedelta
+from typing import Final, Protocol
 from uuid import UUID
 
 from memory.chain import Digest
 from memory.keys import KeyRing
 from memory.model import (
+    Base,
     Captured,
     Commit,
     Committed,
@@ -36,12 +37,20 @@ from memory.write.summarise import Summariser
 from memory.write.windows import TextTokenizer
 from policies.lifetime import DaysOf
 
+BASE_SERVES: Final = timedelta(hours=1)
+"""How long the bodies of a session are told from one that is kept whole, which stays as long as they do."""
+
 
 class ExchangeStore(Copies, Protocol):
     """Where exchanges are written."""
 
     async def chains_elsewhere(self, scope: Scope, session_id: UUID, chains: Sequence[Digest]) -> Set[bytes]:
         """Which of these positions another session of this very scope has. Raises StoreUnavailable."""
+
+    async def base(self, scope: Scope, session_id: UUID, subject_id: UUID, since: datetime, least: int) -> Base | None:
+        """The latest sealed body of the session that arrived at `since` or later and is kept whole, of `least` bytes
+        or more. Raises StoreUnavailable.
+        """
 
     async def commit(self, commit: Commit, *, now: datetime, digests: Digests) -> Committed:
         """Write everything or nothing. Raises StoreUnavailable, LeaseLost."""
@@ -114,4 +123,5 @@ class WriteParts:
     keeping: Callable[[Keeps], Redacts] | None = None  # where personal data is put behind tokens
     cleaned_by: str = ""  # the mark of what `redactor` does
     hold_back: Callable[[Sequence[Turn]], dict[UUID, str]] = held_back
+    base_serves: timedelta = BASE_SERVES
     outside: Callable[[Captured, Sequence[Turn]], None] | None = None  # hears what is stored and free; never waits

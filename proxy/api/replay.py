@@ -19,11 +19,10 @@ from uuid import UUID
 
 from aiohttp import web
 
-from memory import payload
 from memory.chain import chain
-from memory.envelope import Binding, key_id_of, unseal
 from memory.errors import EnvelopeUnreadable, Gone, MemoryInvalid, NotFound
 from memory.ids import is_words
+from memory.kept import kept_exchange
 from memory.model import Candidate, Captured, Scope
 from memory.off_loop import off_loop
 from memory.read.ledger import DROPPED, REPLACES
@@ -176,10 +175,11 @@ class Replay:
 
     async def _captured(self, scope: Scope, exchange: SealedExchange, sealed: bytes) -> Captured | None:
         """The exchange as it was captured; None where no key opens it."""
-        binding = Binding(scope.tenant, exchange.subject_id, exchange.exchange_id, "exchange")
+        keys = self._parts.keys
         try:
-            key = await self._parts.keys.by_id(scope.tenant, key_id_of(sealed))
-            return payload.unpack_captured(unseal(key, binding, sealed))
+            return await kept_exchange(
+                keys, scope.tenant, exchange.subject_id, exchange.exchange_id, sealed, exchange.base
+            )
         except EnvelopeUnreadable:
             return None
 

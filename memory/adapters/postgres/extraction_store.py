@@ -16,7 +16,7 @@ from uuid import UUID
 from memory.adapters.postgres import facts as fact_store
 from memory.adapters.postgres.database import Database, Transaction
 from memory.adapters.postgres.facts import EmbeddingQueries, Heard
-from memory.adapters.postgres.rows import OpenSession, Place, heard_turn
+from memory.adapters.postgres.rows import OpenSession, Place, base_of, heard_turn
 from memory.model import Committed, NewFact, ScopeId
 from memory.write.due import Due, DueExchange
 
@@ -82,7 +82,8 @@ class ExtractionStore:
             if row is None:
                 return None
             turns = tuple(one.turn for one in await _heard(tx, due))
-        return DueExchange(row["subject_id"], row["model"], row["sealed"], turns)
+        base = base_of(row["base_id"], row["base_sealed"])
+        return DueExchange(row["subject_id"], row["model"], row["sealed"], turns, base)
 
     async def finish(
         self, due: Due, stored: DueExchange | None, facts: Sequence[NewFact], now: datetime

@@ -30,7 +30,7 @@ def without_given(commit: Commit, memories: Set[str], unsaid: Set[UUID]) -> Comm
     left = [turn for turn in commit.turns if turn.event_id not in unsaid]
     return replace(
         commit,
-        exchange=replace(commit.exchange, sealed=None),
+        exchange=replace(commit.exchange, sealed=None, delta=None),
         nodes=tuple(nodes),
         retrieval=retrieval,
         tokens=tuple(one for one in commit.tokens if _stands_in(one, left)),

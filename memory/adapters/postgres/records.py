@@ -25,7 +25,7 @@ from memory.adapters.postgres.outbox import announce, announce_patch
 from memory.adapters.postgres.own_memory import require_version
 from memory.adapters.postgres.read_store import sources_of
 from memory.adapters.postgres.restating import restate
-from memory.adapters.postgres.rows import Place
+from memory.adapters.postgres.rows import Place, base_of
 from memory.adapters.postgres.scopes import Scopes
 from memory.adapters.postgres.sealing import SEALED_LABELS
 from memory.adapters.postgres.withdrawn import withdraw_summaries
@@ -303,7 +303,9 @@ class Records:
             row = await tx.row("exchange_sealed", scope.tenant, scope_id, exchange_id)
         if row is None:
             raise NotFound("no such exchange")
-        return SealedExchange(**row)
+        parts = dict(row)
+        base = base_of(parts.pop("base_id"), parts.pop("base_sealed"))
+        return SealedExchange(**parts, base=base)
 
     async def export_turns(
         self, scope: Scope, *, limit: int, cursor: str | None = None, bytes_max: int | None = None

@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from memory.chain import Digest
-from memory.model import LedgerNode, NewMemory, SealedRetrieval, StoredExchange, Turn
+from memory.model import Base, LedgerNode, NewMemory, SealedRetrieval, StoredExchange, Turn
 from policies.labels import Integrity, Sensitivity
 from policies.text import storable
 
@@ -42,9 +42,15 @@ def _text(text: str | None) -> str | None:
     return None if text is None else storable(text)
 
 
+def base_of(base_id: UUID | None, base_sealed: bytes | None) -> Base | None:
+    """What a sealed body is a difference from."""
+    return None if base_id is None or base_sealed is None else Base(base_id, base_sealed)
+
+
 def exchange_row(place: Place, session_id: UUID, exchange: StoredExchange) -> tuple[Any, ...]:
-    """Parameters of add_exchange."""
-    digest = None if exchange.sealed is None else hashlib.sha256(exchange.sealed).digest()
+    """Parameters of add_exchange: the body as a difference where there is one, else whole."""
+    sealed = exchange.delta.sealed if exchange.delta else exchange.sealed
+    digest = None if sealed is None else hashlib.sha256(sealed).digest()
     return (
         place.tenant,
         exchange.exchange_id,
@@ -61,8 +67,9 @@ def exchange_row(place: Place, session_id: UUID, exchange: StoredExchange) -> tu
         exchange.arrived_at,
         exchange.finished_at,
         place.now,
-        exchange.sealed,
+        sealed,
         digest,
+        exchange.delta.base_id if exchange.delta else None,
     )
 
 

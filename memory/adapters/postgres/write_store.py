@@ -8,6 +8,7 @@ Raises StoreUnavailable, after which the same commit may be tried again.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
@@ -28,7 +29,7 @@ from memory.adapters.postgres.rows import OpenSession, Place
 from memory.adapters.postgres.scopes import Scopes
 from memory.chain import Digest
 from memory.errors import StoreUnavailable
-from memory.model import Commit, Committed, NewMemory, Scope, ScopeId, SealedRetrieval, SessionRef
+from memory.model import Base, Commit, Committed, NewMemory, Scope, ScopeId, SealedRetrieval, SessionRef
 from memory.read.conversation import RESTORE
 from memory.stored import Digests, StoredTurn, SummaryState
 
@@ -63,6 +64,15 @@ class WriteStore:
         async with self._database.transaction(scope.tenant, [scope_id], read_only=True, generic=True) as tx:
             found = await tx.fetch("chains_known", scope.tenant, [session_id] * len(chains), list(chains))
         return {Digest(row["chain"]): row["event_id"] for row in found}
+
+    async def base(self, scope: Scope, session_id: UUID, subject_id: UUID, since: datetime, least: int) -> Base | None:
+        """The latest body of the session that came at `since` or later and is kept whole, of `least` bytes or more."""
+        scope_id = await self._scopes.find(scope)
+        if scope_id is None:
+            return None
+        async with self._database.transaction(scope.tenant, [scope_id], read_only=True, generic=True) as tx:
+            row = await tx.row("base_of_session", scope.tenant, session_id, subject_id, since, least)
+        return None if row is None else Base(**row)
 
     async def take_places(self, scope: Scope, session_id: UUID, places: Mapping[Digest, Digest]) -> None:
         """Put imported turns of a session from these positions to those, and what stands behind them."""
@@ -147,7 +157,10 @@ class WriteStore:
         session = await batch.open_session(tx, place, commit.session, commit.exchange.arrived_at)
         await tx.run("add_subject", place.tenant, place.subject_id, commit.scope.user, place.now)
         if not commit.ahead:
-            await tx.run("add_exchange", *rows.exchange_row(place, session.session_id, commit.exchange))
+            delta = commit.exchange.delta
+            stays = delta is not None and await tx.value("base_stays", place.tenant, delta.base_id)
+            exchange = commit.exchange if stays else replace(commit.exchange, delta=None)
+            await tx.run("add_exchange", *rows.exchange_row(place, session.session_id, exchange))
         allowed = [(session, turn) for turn in commit.turns if turn.event_id not in gone.items]
         numbered, given = await batch.number_turns(tx, place, allowed)
         new = [turn for turn in commit.turns if turn.event_id in numbered.seq_of]

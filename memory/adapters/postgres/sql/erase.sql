@@ -513,7 +513,7 @@ WHERE tenant_id = $1 AND compressed_into = ANY ($2);
 -- $1 tenant uuid, $2 session_ids uuid[]
 -- Uses: exchanges_of_session. Rows: none.
 UPDATE exchanges
-SET sealed = NULL, sealed_sha256 = NULL
+SET sealed = NULL, sealed_sha256 = NULL, base_id = NULL
 WHERE tenant_id = $1 AND session_id = ANY ($2) AND sealed IS NOT NULL;
 
 -- name: unseal_retrievals
@@ -882,9 +882,9 @@ CROSS JOIN LATERAL (
     OFFSET 0) a;
 
 -- name: unseal_these
--- Drop the sealed bodies of these exchanges.
+-- Drop the sealed bodies of these exchanges, and those that are told from them.
 -- $1 tenant uuid, $2 exchange_ids uuid[]
--- Uses: exchanges_pkey. Rows: none.
+-- Uses: exchanges_pkey, exchanges_deltas. Rows: none.
 UPDATE exchanges
-SET sealed = NULL, sealed_sha256 = NULL
-WHERE tenant_id = $1 AND exchange_id = ANY ($2) AND sealed IS NOT NULL;
+SET sealed = NULL, sealed_sha256 = NULL, base_id = NULL
+WHERE tenant_id = $1 AND (exchange_id = ANY ($2) OR base_id = ANY ($2)) AND sealed IS NOT NULL;

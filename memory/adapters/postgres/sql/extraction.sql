@@ -94,10 +94,12 @@ FROM (SELECT FROM extraction_due LIMIT $1) d;
 -- name: exchange_of_due
 -- What is needed of an exchange to ask about it.
 -- $1 tenant uuid, $2 exchange_id uuid
--- Uses: exchanges_pkey. Rows: subject_id, model, sealed.
-SELECT subject_id, model, sealed
-FROM exchanges
-WHERE tenant_id = $1 AND exchange_id = $2;
+-- Uses: exchanges_pkey. Rows: subject_id, model, sealed, base_id, base_sealed.
+SELECT e.subject_id, e.model, CASE WHEN e.base_id IS NULL OR b.sealed IS NOT NULL THEN e.sealed END AS sealed,
+       e.base_id, b.sealed AS base_sealed
+FROM exchanges e
+LEFT JOIN exchanges b ON b.tenant_id = $1 AND b.exchange_id = e.base_id
+WHERE e.tenant_id = $1 AND e.exchange_id = $2;
 
 -- name: user_turns_of_due
 -- The exchange's own turns of the user, in order; not those that must not be told, those that are sealed, nor those that

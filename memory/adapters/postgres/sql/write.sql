@@ -97,11 +97,42 @@ WHERE tenant_id = $1 AND scope_id = $2 AND session_id = $3;
 -- $1 tenant uuid, $2 exchange_id uuid, $3 scope_id int8, $4 session_id uuid, $5 subject_id uuid, $6 origin text,
 -- $7 status text, $8 reason text, $9 http_status int4, $10 model text, $11 finish_reasons text[], $12 usage jsonb,
 -- $13 arrived_at timestamptz, $14 finished_at timestamptz, $15 now timestamptz, $16 sealed bytea,
--- $17 sealed_sha256 bytea
+-- $17 sealed_sha256 bytea, $18 base_id uuid
 -- Uses: none. Rows: none.
 INSERT INTO exchanges (tenant_id, exchange_id, scope_id, session_id, subject_id, origin, status, reason, http_status,
-                       model, finish_reasons, usage, arrived_at, finished_at, recorded_at, sealed, sealed_sha256)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17);
+                       model, finish_reasons, usage, arrived_at, finished_at, recorded_at, sealed, sealed_sha256,
+                       base_id)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18);
+
+-- name: base_of_session
+-- Of the bodies that the session's last ones are, or are told from, the latest that is kept whole and no less than
+-- `bytes_min`. A body's length is known without reading it.
+-- $1 tenant uuid, $2 session_id uuid, $3 subject_id uuid, $4 since timestamptz, $5 bytes_min int4
+-- Uses: exchanges_of_session, exchanges_pkey. Rows: exchange_id, sealed.
+SELECT b.exchange_id, b.sealed
+FROM (
+    SELECT coalesce(base_id, exchange_id) AS exchange_id
+    FROM exchanges
+    WHERE tenant_id = $1 AND session_id = $2 AND arrived_at >= $4
+    ORDER BY arrived_at DESC
+    LIMIT 8) w
+CROSS JOIN LATERAL (
+    SELECT exchange_id, arrived_at, sealed
+    FROM exchanges
+    WHERE tenant_id = $1 AND exchange_id = w.exchange_id AND subject_id = $3 AND arrived_at >= $4 AND base_id IS NULL
+      AND octet_length(sealed) >= $5
+    LIMIT 1) b
+ORDER BY b.arrived_at DESC
+LIMIT 1;
+
+-- name: base_stays
+-- Whether a body is there whole. It stays until this transaction has ended.
+-- $1 tenant uuid, $2 exchange_id uuid
+-- Uses: exchanges_pkey. Rows: stays.
+SELECT true AS stays
+FROM exchanges
+WHERE tenant_id = $1 AND exchange_id = $2 AND base_id IS NULL AND sealed IS NOT NULL
+FOR SHARE;
 
 -- name: chains_known
 -- Which of these chain positions their sessions have, and as which turn. The arrays go pairwise. Each is looked up by itself:
@@ -407,15 +438,20 @@ SET summary_memory_id = $3, summarised_seq = $4
 WHERE tenant_id = $1 AND session_id = $2;
 
 -- name: drop_sealed_exchanges
--- Sealed parts of some exchanges past their retention.
+-- Sealed parts of some exchanges past their retention; of those that others are told from, once the last of these is.
 -- $1 tenant uuid, $2 before timestamptz, $3 limit int8
--- Uses: exchanges_sealed_age, exchanges_pkey. Rows: none.
+-- Uses: exchanges_sealed_age, exchanges_deltas, exchanges_pkey. Rows: none.
 UPDATE exchanges
-SET sealed = NULL
+SET sealed = NULL, base_id = NULL
 WHERE tenant_id = $1 AND exchange_id IN (
-    SELECT exchange_id
-    FROM exchanges
-    WHERE tenant_id = $1 AND finished_at < $2 AND sealed IS NOT NULL
+    SELECT e.exchange_id
+    FROM exchanges e
+    LEFT JOIN LATERAL (
+        SELECT exchange_id
+        FROM exchanges
+        WHERE tenant_id = $1 AND base_id = e.exchange_id AND finished_at >= $2
+        LIMIT 1) told ON true
+    WHERE e.tenant_id = $1 AND e.finished_at < $2 AND e.sealed IS NOT NULL AND told.exchange_id IS NULL
     LIMIT $3);
 
 -- name: drop_sealed_retrievals
