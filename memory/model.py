@@ -6,7 +6,7 @@ Frozen, slotted, no behaviour beyond what follows from their own fields, and no 
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, Literal, NewType
 from uuid import UUID
@@ -464,6 +464,10 @@ class StoredExchange:
     finished_at: datetime
     sealed: bytes | None
     delta: Delta | None = None
+
+    def unsealed(self) -> StoredExchange:
+        """The row without its body."""
+        return replace(self, sealed=None, delta=None)
 
 
 @dataclass(frozen=True, slots=True)

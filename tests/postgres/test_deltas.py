@@ -16,6 +16,7 @@ from memory.ids import new_id
 from memory.kept import kept_exchange
 from memory.model import Captured, Scope, SessionRef
 from memory.write.records import BASE_BYTES_MIN
+from memory.write.tombstones import turn_digests
 from tests.postgres.test_write_path import NOW, Life, Workshop, workshop
 
 __all__ = ["workshop"]
@@ -159,3 +160,13 @@ async def test_a_base_that_does_not_open_is_none(workshop: Workshop) -> None:
     assert await kept(workshop, then) == then
     with pytest.raises(EnvelopeUnreadable):
         await kept(workshop, first)
+
+
+async def test_a_request_that_quotes_what_was_forgotten_is_not_kept_as_a_delta_either(workshop: Workshop) -> None:
+    first, tenant = await say(workshop, "ada", talk_of(7)), workshop.store.tenant
+    for kind, mark in turn_digests(await workshop.keys.content_key(tenant), "ada", talk_of(8)[-1]["content"], ()):
+        await workshop.eyes.execute("INSERT INTO tombstones VALUES ($1, $2, $3, now())", tenant, kind, mark)
+    then = await say(workshop, "ada", talk_of(8))
+    rows = await rows_of(workshop)
+    assert rows[then.exchange_id] == (None, None)
+    assert rows[first.exchange_id][0]

@@ -30,7 +30,7 @@ def without_given(commit: Commit, memories: Set[str], unsaid: Set[UUID]) -> Comm
     left = [turn for turn in commit.turns if turn.event_id not in unsaid]
     return replace(
         commit,
-        exchange=replace(commit.exchange, sealed=None, delta=None),
+        exchange=commit.exchange.unsealed(),
         nodes=tuple(nodes),
         retrieval=retrieval,
         tokens=tuple(one for one in commit.tokens if _stands_in(one, left)),
@@ -40,7 +40,7 @@ def without_given(commit: Commit, memories: Set[str], unsaid: Set[UUID]) -> Comm
 def unsealed(commit: Commit) -> Commit:
     """The commit without its request and question, which hold a turn that was forgotten: a history that came again."""
     retrieval = commit.retrieval and replace(commit.retrieval, sealed=None)
-    return replace(commit, exchange=replace(commit.exchange, sealed=None), retrieval=retrieval)
+    return replace(commit, exchange=commit.exchange.unsealed(), retrieval=retrieval)
 
 
 def _unnamed(sealed: SealedRetrieval, memories: Set[str]) -> SealedRetrieval:
