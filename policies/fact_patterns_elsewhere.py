@@ -125,12 +125,16 @@ def writing_at(said: str) -> int:
 
 def _unspaced_at(said: str) -> int:
     """Where material is asked to be worked on in a script without blanks; the end of the text where none is."""
+    if said.isascii():
+        return len(said)
     found = (one.start() for one in _WORK_UNSPACED.finditer(said) if _MATERIAL.match(said, one.end()))
     return next(found, len(said))
 
 
 def _first(said: str, openers: frozenset[str], asked: re.Pattern[str], *, behind: bool = False) -> int:
     """Where the first of these words stands that is asked for: by itself, or by what is behind it."""
+    if openers.isdisjoint(map(str.casefold, _WORD.findall(said))):
+        return len(said)
     for word in _WORD.finditer(said):
         start, end = word.span()
         if word[0].casefold() not in openers or _OURS.search(said, max(0, start - 4), start):

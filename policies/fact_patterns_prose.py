@@ -16,6 +16,8 @@ from typing import Final
 from policies import fact_patterns_elsewhere as elsewhere
 from policies.brought import brought_in
 from policies.fact_introduced import introduced
+from policies.fact_material import MATERIAL
+from policies.fact_worded import first_at, worded
 from policies.text import FENCED, SIGNS
 
 CHARS_MAX: Final = 6_000
@@ -23,6 +25,8 @@ CHARS_KEPT: Final = 2_000
 SENTENCE_MAX: Final = 700
 COVER: Final = "\ue000"  # private use, no letter, no space: nothing matches across it
 
+_COVERS: Final = re.compile("[\ue000-\ue0ff]")
+_NARROW: Final = re.compile("[\xa0\u2009\u202f]")
 _URL: Final = re.compile(r"\b(?:https?|ftp)://\S+|\bwww\.\S+")
 _LONG_TOKEN: Final = re.compile(r"\S{60,}")
 # Quoted words of more than a title's length, or with somebody's "I" in them, are somebody's words.
@@ -43,6 +47,7 @@ _CODE_START: Final = re.compile(
 )
 # A call: its bracket stands at a word, or was opened on another line. "In Rome (Italy)", "item(s)" and :) are prose.
 _CODE_END: Final = re.compile(r"(?:[;{}\\]|=>|\);|\w\((?!s\))[^()]*\)+|^[^(]*[\w\"'\])]\)|</\w+>)\s*$")
+_ENDS_CODE: Final = (";", "{", "}", "\\", ">", ")")
 _LINE_END: Final = 160
 _EMOJI: Final = "[\u2600-\u27bf\U0001f000-\U0001faff][\ufe0f\u200d]*"
 # What is said by the way at the end of a clause, and is no part of what was named: "I prefer tea btw", "my dog Rex 😀".
@@ -84,11 +89,6 @@ _BULLET: Final = re.compile(r"^\s*(?:[-*•–]|\(?\d{1,2}[.)]|[a-z]\))\s+")
 _MAIL: Final = re.compile(
     rf"^(?:[^\n:.!?]{{0,40}}:)?\s*(?:dear\s+\w|subject\s*:|from\s*:|to whom it may|{elsewhere.MAIL})", re.IGNORECASE
 )
-_PASTED: Final = (
-    "(?:lyrics|poem|song|verse|story|paragraph|essay|affidavit|contract|clause|scene|script|testimony"
-    "|e-?mail|message|ticket|review|letter|transcript|thread|complaint|chat|minutes|article|excerpt|feedback|testimonial|tweet"
-    "|statement|voicemail|post|comment|caption)"
-)
 # A greeting that is a line: below other words, or above somebody's "Best regards", a mail begins with it.
 _HELLO: Final = re.compile(
     r"^\s*(?:hi|hello|hey|good (?:morning|afternoon|evening)|hallo|guten (?:morgen|tag|abend)|moin|bonjour|bonsoir|hola"
@@ -107,69 +107,10 @@ _DRAFT: Final = re.compile(
     r"|my (?:own )?(?:reply|answer|response|draft))\b[^\n.!?:]{0,60}:[ \t]*$",
     re.IGNORECASE | re.MULTILINE,
 )
-# From here on the text is material, or a part to play.
-_MATERIAL: Final = re.compile(
-    r"\b(?:translat|rewrit|rephras|re-?word|paraphras|proof-?read|summari[sz]|shorten|condens|classif)\w*"
-    r"(?=[^\n]{0,80}[:\n\"“]|[^\n]{0,40}\b(?:this|following|below|the)\b)"
-    r"|\b(?:correct|improve|edit|fix|check|analy[sz]e|review|polish|expand|continue|format|convert|simplify|explain)"
-    r"(?: me)? (?:the (?:following|text|grammar|code|article|sentence|paragraph|passage)|this (?:text"
-    r"|sentence|paragraph"
-    r"|article|essay|email|passage|code|letter|story)|my (?:grammar|text|sentence|essay|email|letter|paragraph))\b"
-    r"|\b(?:reply|respond|answer) to (?:this|the following)\b|\b(?:the )?following (?:text|article|email"
-    r"|message|passage"
-    r"|transcript|story|code|paragraph|content|sentences?|conversation|dialogue|prompt|review|document|excerpt)\b"
-    r"|\bhere(?:'s| is| are) (?:the|an?|my|some) (?:\w+ ){0,2}(?:text|article|email|message|transcript"
-    r"|log|logs|output|code"
-    r"|error|story|essay|paragraph|letter|bio|resume|cv|data|script|draft|prompt|excerpt|chapter|scene|lyrics|schema"
-    r"|schedule)\b"
-    # "a customer wrote this", "Transcript of the call:", "I got this email from a client"
-    r"|\b(?:wrote|sent|e-?mailed|texted|messaged|posted|forwarded|replied)(?: (?:me|us|in|back|him|her|them))? this\b"
-    r"(?=[^\n]{0,100}\n)"
-    rf"|(?:^|\n|[.!?] )[^\n.!?]{{0,80}}\b{_PASTED}s?\b(?! about (?:me|us|my|our)\b)[^\n.!?:]{{0,60}}:[ \t]*\n"
-    rf"|\bthis {_PASTED}\b(?=[^\n.!?]{{0,80}}[:.?!]?[ \t]*\n[ \t]*\n)"
-    r"|\b(?:act|behave|respond|speak|talk|answer) (?:as|like) (?:an?|if|the|my|though)\b|\bpretend\b|\brole-?play"
-    r"|\bimagine (?:you|that|i|we|a|the|if)\b|\b(?:^|[.!?\n] *)you(?: are|'re| will be) (?:an?|my|the|now|going)\b"
-    r"|\bi want you to (?:act|be|become|play|pretend|imagine)\b|\bhypothetical|\bsuppose\b|\blet's say\b|\bsay i\b"
-    r"|\bin the (?:style|voice) of\b|\bfirst[- ]person\b|\bfrom the perspective\b|\bpersona\b|\bfictional\b"
-    # An exercise, and what is declared under oath.
-    r"|(?:^|\n|[.!?] +)\W{0,3}(?:(?:my )?homework|worksheet|exercise \d+\w?|übung(?: \d+)?|hausaufgabe"
-    r"|exercice(?: \d+)?|ejercicio(?: \d+)?|esercizio(?: \d+)?|exercício(?: \d+)?"
-    r"|oefening(?: \d+)?|huiswerk)[.)]? ?:"
-    r"|\bfill in the (?:gap|blank)s?\b|\b(?:write|choose|use|put in) the correct (?:form|word|tense)\b"
-    r"|\bthe undersigned\b|\bhereby (?:declare|certify|confirm|swear|affirm|attest|acknowledge)\b"
-    r"|\bhiermit (?:erkläre|versichere)\b|\bje soussigné|\babajo firmante\b|\babaixo assinad"
-    r"|\b(?:il|la) sottoscritt|\bondergetekende\b"
-    r"|(?:^|\n|[.!?] +)\W{0,3}(?:complétez|complète|conjugue[sz]?|completa|completate|complete[mn]?"
-    r"|ergänze[nt]?|vul in) ?:"
-    r"|\bI, (?:[A-Z][\w.'-]+ ){0,3}[A-Z][\w.'-]+, (?:hereby )?(?:certify|declare|state|swear|affirm|depose)\b"
-    # An application, whoever's it is.
-    r"|(?:^|\n|[.!?] +)[^\n.!?:]{0,20}\b(?:cover letter|motivation letter|personal statement"
-    r"|motivationsschreiben|anschreiben|bewerbung(?:sschreiben)?|lettre de motivation"
-    r"|carta de (?:presentación|motivación|motivação|apresentação)"
-    r"|lettera di (?:presentazione|motivazione)|(?:motivatie|sollicitatie)brief)\b[^\n.!?:]{0,40}:"
-    # "You are Captain Redbeard", "Into French please: …", "Chapter 2. I …"
-    r"|(?:^|[.!?,\n] *)(?:you(?: are|'re)(?: now)?|you (?:will )?play) (?-i:[A-Z][a-z])"
-    r"|\bfrom now on,? you(?: are|'re| will be)\b(?! (?:to|not|allowed|going)\b)"
-    r"|\blet's (?:play(?=[.!\n]|$| (?:an? (?:\w+ )?(?:game|scene|part)|(?:20|twenty) questions|charades|pretend"
-    r"|make-believe|out)\b)|role)"
-    rf"|(?:^|\n)\W{{0,3}}(?:(?:now|and) )?(?:in|into|to|auf|ins|en|al|in het)? ?(?:{elsewhere.LANGUAGES})"
-    r"(?: (?:please|pls|plz|version|translation|bitte|s'il (?:te|vous) pla[iî]t|por favor)| version)? ?[:：]"
-    r"|(?:^|\n)\W{0,4}(?:chapter|act|scene|kapitel|szene|chapitre|cap[ií]tulo|escena)"
-    r" (?:\d{1,3}|[ivx]{1,5}|one|two|three)\W{0,3}(?:[.:\n–—-]|$)"
-    # "Can you check this affidavit?", "Verse two: …"
-    r"|(?<!\bi )(?<!\bwe )\b(?:check|review|read|look (?:at|over|through)|evaluate|assess|grade|edit|format|convert"
-    r"|analy[sz]e|explain|shorten|(?:reply|respond) to|think (?:of|about)) this\b[^\n.!?:]{0,40}[:.?!]?[ \t]*\n"
-    r"|(?:^|[.!?\n] *)(?:verse|chorus|bridge|refrain|strophe|strofa|couplet)(?: \w+)? ?:"
-    r"|\bignore (?:all|any|previous|the above)\b"
-    r"|(?:^|[.!?\n] *)(?:please )?(?:correct|proof-?read|rate|judge|rephrase)(?: (?:this|it))?(?: please)? ?:"
-    r"|(?:^|[.!?\n] *)(?:examples?|sentence|quote|(?:song )?lyrics|ticket[^:\n]{0,12}|repeat after me|echo|conjugate"
-    r"|true or false|two truths[^:\n]{0,20}|input|text|caption|(?:customer|client|user|their|his|her)(?:'s)? (?:message"
-    r"|e-?mail|review|comment|request|complaint|question|text|note|reply|post)) ?[:–-]",
-    re.IGNORECASE,
-)
-# The last sentence of a text, where it asks for work on what stands above: "…\n\nTranslate this to German."
-_LAST: Final = re.compile(r"[^.!?。！？\n]{1,160}[.!?。！？\s]*\Z")
-_LAST_CHARS: Final = 200
+_SENTENCE_ENDS: Final = ".!?。！？"
+_LAST_CHARS: Final = 200  # with the marks and the space behind it
+_LAST_WORDS_CHARS: Final = 160
+# A last sentence that asks for work on what stands above: "…\n\nTranslate this to German."
 _ABOVE: Final = re.compile(
     r"\W*(?:(?:please|now|then|and|can you|could you|would you|bitte|kannst du|peux-tu|por favor|puedes)[, ]+){0,3}"
     r"(?:(?:translate|rewrite|rephrase|reword|paraphrase|proof-?read)\b(?! (?:me|my)\b)"
@@ -180,13 +121,13 @@ _ABOVE: Final = re.compile(
     rf"|.*(?:{elsewhere.ABOVE_UNSPACED})[^:：\"“„«「]{{0,40}}\Z",
     re.IGNORECASE | re.DOTALL,
 )
-_WRITE: Final = re.compile(
+_WRITE: Final = worded(
     r"\b(?:write|create|generate|draft|compose|make|produce|give me|come up with|craft"
     r"|prepare)\b[^.!?\n]{0,60}\b(?:story"
     r"|stories|poem|song|script|essay|e-?mail|letter|blog|article|speech|dialogue|bio|biography|post|review|tweet|scene"
     r"|message|proposal|statement|paragraph|lyrics|rap|screenplay|monologue|caption|ad|sop|linkedin|summary|toast|vows"
     r"|description|profile|report|abstract|note|response|reply|text|joke|chapter|novel|conversation|memo)\b",
-    re.IGNORECASE,
+    "write|create|generate|draft|compose|make|produce|give me|come up with|craft|prepare",
 )
 _END: Final = re.compile(r"[.!?…。！？؟]+(?=[\"')\]*_”’\s]|$)|\n+|[。！？]")
 # Its mark of a question, wide or Arabic too, and whatever marks stand beside it: "I live in Rome?!"
@@ -295,29 +236,32 @@ def both_ends(text: str) -> tuple[str, int]:
 
 def covered(text: str) -> str:
     """The text, as long as it was, with everything but its speaker's own prose covered and apostrophes made plain."""
-    said = re.sub("[\ue000-\ue0ff]", " ", text).replace("’", "'").replace("\r", "\n")
-    said = re.sub("[\xa0\u2009\u202f]", " ", said)
+    said = text if text.isascii() else _NARROW.sub(" ", _COVERS.sub(" ", text).replace("’", "'"))
+    said = said.replace("\r", "\n")
     said = FENCED.sub(_blank, said)
     for start, end in brought_in(said):
         said = said[:start] + "\n" * (end - start) + said[end:]
     said = _QUOTED.sub(_quote, _LONG_TOKEN.sub(_cover, _URL.sub(_cover, said)))
     said = _lines(_ANOTHER.sub(_blank, said))
-    last = _LAST.search(said, max(0, len(said) - _LAST_CHARS))
-    if last and _ABOVE.match(last[0]):
+    if _ABOVE.match(_last_sentence(said)):
         return "\n" * len(said)
-    material = min(_start(_MATERIAL, said), elsewhere.material_at(said))
+    material = min(first_at(MATERIAL, said), elsewhere.material_at(said))
     for start, end in (*introduced(said), (material, len(said))):
         said = said[:start] + "\n" * (end - start) + said[end:]
-    asked = min(_start(_WRITE, said), elsewhere.writing_at(said))
+    asked = min(first_at((_WRITE,), said), elsewhere.writing_at(said))
     line = said.find("\n", asked)
     end = len(said) if line < 0 or len(said.strip()) > 1_500 else line
     return _ASIDE.sub(_aside, said[:asked] + "\n" * (end - asked) + said[end:])
 
 
-def _start(pattern: re.Pattern[str], said: str) -> int:
-    """Where a pattern is found first; the end of the text where it is not."""
-    found = pattern.search(said)
-    return found.start() if found else len(said)
+def _last_sentence(said: str) -> str:
+    """The last sentence of a text with what ends it, or as much of that as stands in its last _LAST_CHARS."""
+    tail = said[-_LAST_CHARS:]
+    end = len(tail)
+    while end and (tail[end - 1] in _SENTENCE_ENDS or tail[end - 1].isspace()):
+        end -= 1
+    start = max(tail.rfind(mark, 0, end) for mark in f"{_SENTENCE_ENDS}\n") + 1
+    return tail[max(start, end - _LAST_WORDS_CHARS) :] if end else ""
 
 
 def sentences(said: str) -> list[Sentence]:
@@ -372,10 +316,13 @@ def _asks_at(part: str) -> int:
 def _lines(said: str) -> str:
     kept, mail, labels = [], False, sum(_LABEL.match(line) is not None for line in said.split("\n"))
     below, heads = _REGARDS.search(said) is not None, len(_CHAT_HEAD.findall(said))
-    own = _DRAFT.search(said) is not None
     for line in said.split("\n"):
-        begins = (_MAIL, *((_CHAT_HEAD,) if heads > 1 else ()), *((_HELLO,) if below and not own else ()))
+        if not line:  # of a covered place there are many
+            kept.append("")
+            continue
+        begins = (_MAIL, *((_CHAT_HEAD,) if heads > 1 else ()))
         mail = mail or any(one.match(line) for one in begins)
+        mail = mail or (below and _HELLO.match(line) is not None and _DRAFT.search(said) is None)
         below = below or bool(line.strip())
         pasted = (
             mail
@@ -396,7 +343,7 @@ def is_prose(line: str) -> bool:
         _LOG.search(line[:200])
         or _ROLE.match(line)
         or _CODE_START.match(line[:200])
-        or _CODE_END.search(line[-_LINE_END:])
+        or (line.rstrip().endswith(_ENDS_CODE) and _CODE_END.search(line[-_LINE_END:]))
     ):
         return False
     return len(_MARK.findall(line)) * 8 < max(len(line), 24)

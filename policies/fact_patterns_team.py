@@ -42,13 +42,18 @@ _SOMEBODY: Final = re.compile(
     rf"ex-\w+|(?:\w+-)+(?:in-law|worker|founder|{KIN_ONE}|{KIN_MANY})s?|(?:{KIN_ONE}|{KIN_MANY})s?", re.IGNORECASE
 )
 _NAMED_TOOL: Final = rf"(?:{'|'.join(sorted(TOOLS))})(?![\w-])"
-_RUNS: Final = re.compile(
-    rf"(?P<s>(?:(?:the|our|my) (?:[\w.'-]+ ){{0,3}}?(?:{_THINGS}|{_NAMED_TOOL})"
-    rf"|(?:service|server|module|package) [\w.-]+|(?<![\w.-]){_NAMED_TOOL}|{_IDENTIFIER}))(?: now| currently| only)?"
-    r" (?P<v>runs on|runs in|is running on|are running on|run on|lives? (?:on|in|at|under)|(?:is"
+_LINK: Final = (
+    r"(?:runs on|runs in|is running on|are running on|run on|lives? (?:on|in|at|under)|(?:is"
     r"|are) (?:now )?hosted (?:on|at|in)|(?:is|are) (?:now )?deployed (?:to|on|in|at)"
     r"|(?:listens|is (?:now )?listening) on(?: port)?|depends on|talks to|connects to"
     r"|(?:is|are) (?:stored |kept |back )?(?:on|at|in|under|behind)|uses?|is written in|reads from|writes to)"
+)
+# Without one of these nothing runs anywhere: a hundredth of the time.
+_LINKS: Final = re.compile(f" {_LINK} ", re.IGNORECASE)
+_RUNS: Final = re.compile(
+    rf"(?P<s>(?:(?:the|our|my) (?:[\w.'-]+ ){{0,3}}?(?:{_THINGS}|{_NAMED_TOOL})"
+    rf"|(?:service|server|module|package) [\w.-]+|(?<![\w.-]){_NAMED_TOOL}|{_IDENTIFIER}))(?: now| currently| only)?"
+    rf" (?P<v>{_LINK})"
     r" (?P<o>[^\s,;!?()]+(?: (?-i:[A-Z\d])[^\s,;!?()]*){0,2})",
     re.IGNORECASE,
 )
@@ -205,7 +210,7 @@ def told(said: str, start: int, end: int) -> Iterator[Told]:
 
 
 def _topology(said: str, start: int, end: int) -> Iterator[Told]:
-    for pattern in (_RUNS, _PATH):
+    for pattern in (_RUNS, _PATH) if _LINKS.search(said, start, end) else (_PATH,):
         for found in pattern.finditer(said, start, end):
             target = found["o"].rstrip(".'\"*_`")
             subject = normalised(found["s"])

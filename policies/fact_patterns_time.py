@@ -16,6 +16,7 @@ from datetime import MAXYEAR, UTC, datetime, timedelta
 from typing import Final
 
 from policies.fact_patterns_time_elsewhere import in_english
+from policies.fact_worded import lowered
 from policies.timespan import Span, asked_span
 
 # The letters that stand for values, from the private use area.
@@ -56,27 +57,29 @@ _SCALE: Final = {"k": 1e3, "thousand": 1e3, "lakh": 1e5, "m": 1e6, "million": 1e
 _SCALES: Final = "|".join(_SCALE)
 # "5.000", "1 000 000": thousands are parted by points or blanks where sums are in euros.
 _GROUPED: Final = r"\d{1,3}(?:(?:\.\d{3}){1,4}|(?: \d{3}){1,4})"
-# In this order: what one takes is no value of a later kind.
+# In this order: what one takes is no value of a later kind. None is without a digit or one of the words beside it.
 _VALUES: Final = (
-    (DATE, rf"\b(?:{_WEEKLY}|{_DAY})(?:,? (?:at |around |by |from )?{_CLOCK})?(?!\w)|\b{_CLOCK} (?:on )?{_DAY}(?!\w)"
+    (DATE, "day noon midnight tomorrow tonight week month",
+    rf"\b(?:{_WEEKLY}|{_DAY})(?:,? (?:at |around |by |from )?{_CLOCK})?(?!\w)|\b{_CLOCK} (?:on )?{_DAY}(?!\w)"
     rf"|\b{_CLOCK}(?!\w)"),
-    (MONEY, rf"€ ?{_GROUPED}(?:,\d\d)?(?!\d)|[$€£¥] ?\d+(?:,\d{{3}})*(?:\.\d+)?(?: ?(?:{_SCALES})\b)?"
+    (MONEY, "", rf"€ ?{_GROUPED}(?:,\d\d)?(?!\d)|[$€£¥] ?\d+(?:,\d{{3}})*(?:\.\d+)?(?: ?(?:{_SCALES})\b)?"
     rf"|(?<![\d,.])(?:{_GROUPED}(?:[.,]\d\d)?(?!\d)|\d{{1,9}}(?:,\d{{3}})*(?:[.,]\d+)?)"
     rf" ?(?:(?:{_SCALES}) ?)?(?:€|£|(?:dollars|euros|pounds|usd|eur|gbp|chf|(?:swiss )?francs|rupees|inr)\b)"),
-    (SHARE, r"(?<![\w.,])\d{1,3}(?:[.,]\d+)? ?(?:%|percent\b|per cent\b)"),
-    (VERSION, r"\bv\d+(?:\.\d+)*\b(?:-\w+)?|(?<![\w.,])\d+\.\d+\.\d+(?:-?[a-z]+\d*)?(?![\w.]*\d)"
+    (SHARE, "", r"(?<![\w.,])\d{1,3}(?:[.,]\d+)? ?(?:%|percent\b|per cent\b)"),
+    (VERSION, "", r"\bv\d+(?:\.\d+)*\b(?:-\w+)?|(?<![\w.,])\d+\.\d+\.\d+(?:-?[a-z]+\d*)?(?![\w.]*\d)"
     r"|(?<=python )\d+\.\d+|(?<=version )\d+(?:\.\d+)*"),
-    (MEASURE, r"(?<![\w.,:/-])\d+(?:[.,]\d+)* ?(?:kg|lbs?|pounds|stone|grams|cm|mm|km|meters|metres|miles|feet|inches"
-    r"|ms|seconds|minutes"
+    (MEASURE, "", r"(?<![\w.,:/-])\d+(?:[.,]\d+)* ?(?:kg|lbs?|pounds|stone|grams|cm|mm|km|meters|metres|miles|feet"
+    r"|inches|ms|seconds|minutes"
     r"|mins|hours|days|weeks|months|years|gb|mb|kb|tb|px|mph|points|degrees|°[cf])\b(?!-)"),
-    (RATIO, r"(?<![\w./])\d+ ?(?:/| out of | of (?:the )?(?=\d)) ?\d+(?![\w/%])"),
-    (NUMBER, rf"(?<![\w.,:/-])\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?(?![\w%/-])"
+    (RATIO, "", r"(?<![\w./])\d+ ?(?:/| out of | of (?:the )?(?=\d)) ?\d+(?![\w/%])"),
+    (NUMBER, " ".join(_NUMBER_WORDS), rf"(?<![\w.,:/-])\d{{1,3}}(?:,\d{{3}})+(?:\.\d+)?(?![\w%/-])"
     r"|(?<![\w.,:/-])\d+(?:\.\d+)?k?(?![\w%/:-]|[.,']\d)"
     rf"|\b(?:{'|'.join(_NUMBER_WORDS)})\b(?!-)"),
     # What takes the place of a day: "the gig is off"; "off the record" is no such thing.
-    (OFF, r"\b(?:cancell?ed|called off)\b|(?:(?<=\bis )|(?<=['’]s )|(?<=\bare )|(?<=\bnow ))off(?=[,.;!)]|$| (?:now|again|after all|because|since|so)\b)"),  # noqa: E501
+    (OFF, "cancel off", r"\b(?:cancell?ed|called off)\b|(?:(?<=\bis )|(?<=['’]s )|(?<=\bare )|(?<=\bnow ))off(?=[,.;!)]|$| (?:now|again|after all|because|since|so)\b)"),  # noqa: E501
 )  # fmt: skip
-_COMPILED: Final = tuple((kind, re.compile(pattern, re.IGNORECASE)) for kind, pattern in _VALUES)
+_COMPILED: Final = tuple((kind, words.split(), re.compile(one, re.IGNORECASE)) for kind, words, one in _VALUES)
+_DIGIT: Final = re.compile(r"\d")
 _SIGNS: Final = {
     "€": ("euros", "eur"), "£": ("pounds", "gbp"), "¥": ("yen", "jpy"), "CHF": ("chf", "francs"),
     "₹": ("rupees", "inr"), "$": ("dollars", "usd"),
@@ -153,7 +156,10 @@ class Value:
 def values_in(said: str) -> tuple[str, list[Value]]:
     """The text with its values covered, and the values in order."""
     found: list[Value] = []
-    for kind, pattern in _COMPILED:
+    small, counts = lowered(said), _DIGIT.search(said) is not None
+    for kind, words, pattern in _COMPILED:
+        if not counts and not any(map(small.__contains__, words)):
+            continue
 
         def cover(match: re.Match[str], kind: str = kind) -> str:
             if kind == DATE and match[0].casefold().startswith("may ") and not match[0].startswith("May"):
