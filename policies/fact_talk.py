@@ -75,6 +75,47 @@ class Last:
     put_right: tuple[int, int] | None = None
 
 
+@dataclass(slots=True, eq=False)
+class _Heard:
+    """A speaker's message, `own` their words in it, and what it may mean something by: what the assistant had asked,
+    and what the speaker had said before. What it says is read where a later turn means it, which few do. Mutable:
+    `read` is what was read.
+    """
+
+    name: str | None
+    own: str
+    sources: tuple[UUID, ...]
+    asked: str
+    before: _Heard | None
+    read: Last | None = None
+
+    def last(self) -> Last:
+        """What was said, as it was meant."""
+        unread: list[_Heard] = []
+        one: _Heard | None = self
+        while one is not None and one.read is None:
+            unread.append(one)
+            one = one.before if one._leans() else None
+        read = one.read if one is not None and one.read is not None else Last(self.name)
+        for heard in reversed(unread):
+            read = heard.read = heard._after(read)
+        return read
+
+    def _leans(self) -> bool:
+        """Whether it may mean what stands before it."""
+        return len(self.own) <= _WORD_CHARS or bool(_rights_in(self.own))
+
+    def _after(self, before: Last) -> Last:
+        meant = _meant_by(self.own, before, self.asked, _ANY_TIME)
+        if meant is not None:
+            return Last(self.name, meant.text, (*before.sources, *self.sources), meant.place)
+        if (answer := _answer_in(self.asked, self.own)) is not None:
+            return Last(self.name, answer.sentence, self.sources)
+        if before.text and len(self.own) <= _WORD_CHARS and not facts_in(self.own, said_at=_ANY_TIME):
+            return before
+        return Last(self.name, self.own, self.sources)
+
+
 @dataclass(frozen=True, slots=True)
 class Stated:
     """A fact of a turn, and the earlier messages whose words it has too."""
@@ -89,14 +130,14 @@ class Talk:
 
     `plays`: parts are being played. `announced`: so many of the next turns may be a text that somebody else wrote.
     `supposed`: what was said last of the speaker is not so; 2: a case was put. `asked`: the assistant's last words,
-    where nobody has spoken since. `said`: what each speaker said last, as it was meant.
+    where nobody has spoken since. `said`: what each speaker said last.
     """
 
     plays: bool = False
     announced: int = 0
     supposed: int = 0
     asked: str = ""
-    said: tuple[Last, ...] = ()
+    said: tuple[_Heard, ...] = ()
 
     def after(self, role: str, text: str, name: str | None = None, event_id: UUID | None = None) -> Talk:
         """With one message more. A tool's output changes nothing."""
@@ -106,36 +147,29 @@ class Talk:
         if role != "user":
             return self
         own = own_words(text) if len(text) <= CHARS_MAX else ""
-        start, end = self._own(text)
-        meant = next(self._put_right(own, name, _ANY_TIME), None)
-        sources = (event_id,) if event_id else ()
-        before = self._last(name)
-        if meant is not None:
-            last = Last(name, meant.text, (*before.sources, *sources), meant.place)
-        elif (answer := _answer_in(self.asked, own)) is not None:
-            last = Last(name, answer.sentence, sources)
-        elif before.text and len(own) <= _WORD_CHARS and not facts_in(own, said_at=_ANY_TIME):
-            last = before
-        else:
-            last = Last(name, own, sources)
+        opened = _opens_play(own)
+        start, end = self._own(text, opened if own == text else _opens_play(text))
+        heard = _Heard(name, own, (event_id,) if event_id else (), self.asked, self._heard(name))
+        if start >= end:
+            heard.read = Last(name)
         others = tuple(one for one in self.said if one.name != name)[-_SPEAKERS_MAX:]
         return Talk(
-            plays=_opens_play(own) is not None or (self.plays and words.ENDS_PLAY.search(own) is None),
+            plays=opened is not None or (self.plays and words.ENDS_PLAY.search(own) is None),
             announced=self._announced_after(own, text),
             supposed=self._supposes_after(own),
-            said=(*others, last if start < end else Last(name)),
+            said=(*others, heard),
         )
 
     def told(self, role: str, text: str) -> str:
         """What the next message tells of what happened: nothing of a part, nothing pasted or only supposed."""
         if role != "user":
             return "" if self.plays and role == "assistant" else text
-        start, end = self._own(text)
+        start, end = self._own(text, _opens_play(text))
         return text if start == 0 < end and not self.plays else text[start:end].lstrip(" ,.;:!)")
 
     def stated(self, text: str, *, said_at: datetime, speaker: str | None = None) -> Iterator[Stated]:
         """What `speaker` states in the next turn: what it says by itself, then what it says of what was said."""
-        start, end = self._own(text)
+        start, end = self._own(text, _opens_play(text))
         if start >= end:
             return
         own = "\n" * start + text[start:end] + "\n" * (len(text) - end)
@@ -145,15 +179,14 @@ class Talk:
         if len(text) > CHARS_MAX or self.plays:
             return
         known = {_key(one) for one in found}
-        beside = self._last(speaker).sources
-        by_earlier = (Stated(one, beside) for one in self._by_earlier(own, speaker, said_at))
-        for one in (*by_earlier, *map(Stated, _answers(self.asked, own, speaker, said_at))):
+        answered = map(Stated, _answers(self.asked, own, speaker, said_at))
+        for one in (*self._by_earlier(own, speaker, said_at), *answered):
             if _key(one.fact) not in known:
                 known.add(_key(one.fact))
                 yield one
 
-    def _own(self, text: str) -> tuple[int, int]:
-        """The range of the next turn that its speaker says of themselves."""
+    def _own(self, text: str, opened: re.Match[str] | None) -> tuple[int, int]:
+        """The range of the next turn that its speaker says of themselves; `opened`: where it opens a play."""
         if len(text) > CHARS_MAX:
             return (0, 0) if self.announced or self.plays else (0, len(text))
         if self.plays:
@@ -161,7 +194,6 @@ class Talk:
             return (_end_of_play(text) or (aside.start() if aside else len(text))), len(text)
         if self.announced and _is_pasted(text):
             return 0, 0
-        opened = _opens_play(text)
         end = opened.start() if opened else len(text)
         if self.supposed > 1 or (self.supposed and words.GOES_ON.match(text)):
             real = words.REALLY.search(text)
@@ -179,23 +211,25 @@ class Talk:
         goes_on = self.supposed > 1 or (self.supposed and words.GOES_ON.match(own))
         return int(bool(goes_on) and words.REALLY.search(own) is None)
 
-    def _last(self, name: str | None) -> Last:
-        return next((one for one in self.said if one.name == name), Last(name))
+    def _heard(self, name: str | None) -> _Heard | None:
+        return next((one for one in self.said if one.name == name), None)
 
-    def _by_earlier(self, text: str, speaker: str | None, said_at: datetime) -> Iterator[Fact]:
+    def _by_earlier(self, text: str, speaker: str | None, said_at: datetime) -> Iterator[Stated]:
         """What the turn says of the speaker's last one."""
-        before = self._last(speaker).text
-        if not before:
+        heard, back = self._heard(speaker), next(_takes_back(text), None)
+        if heard is None or (back is None and not _rights_in(text)):
             return
-        meant = next(self._put_right(text, speaker, said_at), None)
-        back = next(_takes_back(text), None)
-        if meant is None and back is None:
+        before = heard.last()
+        meant = _meant_by(text, before, self.asked, said_at)
+        if not before.text or (meant is None and back is None):
             return
-        stated = [one for one in facts_in(before, said_at=said_at, speaker=speaker) if one.subject != "it"]
+        stated = [one for one in facts_in(before.text, said_at=said_at, speaker=speaker) if one.subject != "it"]
+        found: list[Fact] = []
         if meant is not None:
-            yield from _instead(stated, facts_in(meant.text, said_at=said_at, speaker=speaker), meant.span)
-        if back is not None and not (back["that"] and _asks(before)):
-            yield from _taken_back(stated, before, back)
+            found += _instead(stated, facts_in(meant.text, said_at=said_at, speaker=speaker), meant.span)
+        if back is not None and not (back["that"] and _asks(before.text)):
+            found += _taken_back(stated, before.text, back)
+        yield from (Stated(one, before.sources) for one in found)
 
     def _put_right_within(self, own: str, name: str | None, said_at: datetime) -> Mended | None:
         """The turn with what a sentence of it puts right in the one before: "It is on Monday. No, Friday"."""
@@ -204,36 +238,40 @@ class Talk:
         spans = [one for one in sentence_spans(own)[1:] if _may_correct(own, *one)]
         for start, end in spans[:_SENTENCES_READ]:
             # Nobody else has spoken in between: what is wrong is what was said just now.
-            so_far = replace(self, asked=own[:start], said=(Last(name, own[:start]),))
-            meant = next(so_far._put_right(own[start:end], name, said_at), None)
+            meant = _meant_by(own[start:end], Last(name, own[:start]), own[:start], said_at)
             if meant is not None:
                 right = (start + meant.span[0], start + meant.span[1])
                 mended = meant.text + "\n" * (end - start) + own[end:]
                 return Mended(mended, meant.place, right, len(mended) - len(own))
         return None
 
-    def _put_right(self, text: str, name: str | None, said_at: datetime) -> Iterator[_Meant]:
-        """The speaker's last turn with what this one puts right in it, at most once."""
-        before = self._last(name).text
-        if not before or len(before) > CHARS_MAX or not text:
-            return
-        for start, end in sentence_spans(text)[:_SENTENCES_READ]:
-            right = _right_in(text[start:end]) if _may_correct(text, start, end) else None
-            if right is None:
-                continue
-            stated = [one for one in facts_in(before, said_at=said_at) if one.subject != "it"]
-            place = _place_of(right, stated, self._last(name), self.asked)
-            if place is not None:
-                span = (start + right.span[0], start + right.span[1])
-                now = (place[0], place[0] + len(right.words))
-                yield _Meant(before[: place[0]] + right.words + before[place[1] :], now, span)
-                return
+
+def _rights_in(text: str) -> list[tuple[int, _Right]]:
+    """What the first sentences of a turn say is right, each with the place of its sentence."""
+    spans = sentence_spans(text)[:_SENTENCES_READ]
+    found = ((start, _right_in(text[start:end])) for start, end in spans if _may_correct(text, start, end))
+    return [(start, right) for start, right in found if right is not None]
+
+
+def _meant_by(text: str, last: Last, asked: str, said_at: datetime) -> _Meant | None:
+    """The speaker's last turn with what this one puts right in it, at most once."""
+    before = last.text
+    if not before or len(before) > CHARS_MAX or not (rights := _rights_in(text)):
+        return None
+    stated = [one for one in facts_in(before, said_at=said_at) if one.subject != "it"]
+    for start, right in rights:
+        place = _place_of(right, stated, last, asked)
+        if place is not None:
+            span = (start + right.span[0], start + right.span[1])
+            now = (place[0], place[0] + len(right.words))
+            return _Meant(before[: place[0]] + right.words + before[place[1] :], now, span)
+    return None
 
 
 def _has_any(text: str, some: Sequence[str]) -> bool:
     """Whether a text has one of these words: without it a long pattern is not tried."""
     folded = text.casefold()
-    return any(one in folded for one in some)
+    return any(map(folded.__contains__, some))
 
 
 def _opens_play(text: str) -> re.Match[str] | None:

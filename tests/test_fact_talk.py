@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from policies.fact import Fact
 from policies.fact_talk import Stated, Talk
@@ -296,7 +298,7 @@ def test_a_tools_output_changes_nothing_and_a_thank_you_leaves_what_was_said() -
     turns = ("I live in Cologne.", "Okay.", "thanks!", "Sure.", "oh sorry, Bonn")
     assert stated(*turns) == [("user", "lives_in", "bonn")]
     talk = Talk().after("user", "I live in Cologne.").after("tool", "Where do you live?")
-    assert talk.said[0].text == "I live in Cologne." and talk.asked == ""
+    assert talk.said[0].last().text == "I live in Cologne." and talk.asked == ""
 
 
 def test_facts_of_the_turn_itself_come_first() -> None:
@@ -310,3 +312,52 @@ def test_facts_of_the_turn_itself_come_first() -> None:
 def test_hostile_text_ends(part: str) -> None:
     long = (part * 2_000)[:2_000]
     assert len(heard(long, long, long)[1]) < 50
+
+
+def test_what_was_said_is_read_only_where_the_next_turn_means_it() -> None:
+    talk = Talk().after("user", "My flight is on Monday.").after("assistant", "Noted.")
+
+    assert not list(talk.stated("Which shoes do I take along?", said_at=WEDNESDAY))
+    assert talk.said[0].read is None
+    assert list(talk.stated("Sorry, Tuesday.", said_at=WEDNESDAY))
+    assert talk.said[0].read is not None
+
+
+SAID = st.sampled_from(
+    [
+        "My flight is on Monday.", "Sorry, Tuesday.", "no, on Friday", "just kidding", "thanks!", "I live in Cologne, and you?",
+        "oh wait, I meant Bonn", "Berlin", "Let's role-play: you are the doctor and I am the patient.", "End of the role play.",
+        "Suppose I live in Paris.", "And what if I had a dog?", "I'll paste an e-mail from my boss.", "Forget that, please.",
+        "Where do you live?", "I prefer tea. No, coffee.", "", "My name is Jon.", "it's John, with an h",
+    ]
+)  # fmt: skip
+TURNS = st.lists(
+    st.tuples(st.sampled_from(["user", "user", "assistant"]), SAID, st.sampled_from(["Ana", None])), max_size=12
+)
+
+
+@given(TURNS, SAID, st.sampled_from(["Ana", None]))
+@settings(max_examples=150, deadline=None)
+def test_what_is_read_late_is_what_was_read_at_once(
+    turns: list[tuple[str, str, str | None]], then: str, name: str | None
+) -> None:
+    late, at_once = Talk(), Talk()
+    for number, (role, text, speaker) in enumerate(turns):
+        late = late.after(role, text, speaker, UUID(int=number))
+        at_once = at_once.after(role, text, speaker, UUID(int=number))
+        for one in at_once.said:
+            one.last()
+
+    assert list(late.stated(then, said_at=WEDNESDAY, speaker=name)) == list(
+        at_once.stated(then, said_at=WEDNESDAY, speaker=name)
+    )
+
+
+def test_a_thousand_short_turns_later_what_was_said_is_put_right() -> None:
+    talk = Talk().after("user", "My flight is on Monday.")
+    for _ in range(1_200):
+        talk = talk.after("user", "ok")
+
+    facts = [one.fact for one in talk.stated("Sorry, Tuesday.", said_at=WEDNESDAY)]
+
+    assert ("flight", "time", "tuesday") in [(fact.subject, fact.predicate, fact.object) for fact in facts]
