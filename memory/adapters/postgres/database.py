@@ -29,6 +29,7 @@ from policies.text import storable, storable_json
 APP_ROLE: Final = "mp_app"
 _REFUSING: Final = frozenset({"22", "23", "54"})
 _STREAMED_ROWS: Final = 500
+_TIMED: Final = (17,)  # from here on a server ends a transaction that takes too long
 _FOREIGN: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
 
 
@@ -278,7 +279,8 @@ class Database:
         connection = await self._acquire(tenant, scopes)
         giving_back = True
         try:
-            await connection.execute(self._begin(tenant, scopes, read_only, within_ms, generic, snapshot))
+            whole_ms = within_ms if connection.get_server_version() >= _TIMED else None
+            await connection.execute(self._begin(tenant, scopes, read_only, whole_ms, generic, snapshot))
             yield Transaction(connection, self.queries, self._vault())
             if await connection.execute("COMMIT") != "COMMIT":
                 raise StoreUnavailable("Postgres: rolled back, a statement had failed")
@@ -335,26 +337,23 @@ class Database:
         generic: bool,
         snapshot: bool,
     ) -> str:
-        """One round trip. Only a UUID and integers go into the text."""
-        idle, whole = "", ""
-        isolation = "REPEATABLE READ" if snapshot else "READ COMMITTED"
-        plans = ", set_config('plan_cache_mode', 'force_generic_plan', true)" if generic else ""
+        """One round trip, and nothing to plan in it. Only a UUID and integers go into the text."""
+        settings = {
+            "role": APP_ROLE,
+            "mp.tenant": "" if tenant is None else str(UUID(int=tenant.int)),
+            "mp.scopes": _array(scope_ids),
+            "statement_timeout": f"{self._bounds.statement_timeout_ms:d}",
+            "jit": "off",
+        }
+        if generic:
+            settings["plan_cache_mode"] = "force_generic_plan"
         if not read_only:
-            idle_ms = self._bounds.idle_in_transaction_ms
-            idle = f", set_config('idle_in_transaction_session_timeout', '{idle_ms:d}', true)"
+            settings["idle_in_transaction_session_timeout"] = f"{self._bounds.idle_in_transaction_ms:d}"
         if within_ms is not None:
-            whole = (
-                ", CASE WHEN current_setting('transaction_timeout', true) IS NOT NULL"
-                f" THEN set_config('transaction_timeout', '{within_ms:d}', true) END"
-            )
-        return (
-            f"BEGIN ISOLATION LEVEL {isolation}{', READ ONLY' if read_only else ''}; "
-            f"SELECT set_config('role', '{APP_ROLE}', true), "
-            f"set_config('mp.tenant', '{'' if tenant is None else UUID(int=tenant.int)}', true), "
-            f"set_config('mp.scopes', '{_array(scope_ids)}', true), "
-            f"set_config('statement_timeout', '{self._bounds.statement_timeout_ms:d}', true), "
-            f"set_config('jit', 'off', true){plans}{idle}{whole}"
-        )
+            settings["transaction_timeout"] = f"{within_ms:d}"
+        isolation = "REPEATABLE READ" if snapshot else "READ COMMITTED"
+        begin = f"BEGIN ISOLATION LEVEL {isolation}{', READ ONLY' if read_only else ''}"
+        return "; ".join((begin, *(f"SET LOCAL {name} = '{value}'" for name, value in settings.items())))
 
     def _give_back_later(self, connection: Any, tenant: UUID | None, scopes: tuple[int, ...]) -> None:
         task = asyncio.create_task(self._clean_up(connection, tenant, scopes))
