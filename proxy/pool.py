@@ -1,9 +1,10 @@
 """The connections to one vLLM: a request in, the head of its answer out, over a connection that is kept if it can be.
 
-Its name is resolved at most each ten seconds and its addresses take turns; they are tried as RFC 8305 says. Where the
-resolver does not answer, those it gave last serve on for some minutes (RFC 8767); a name that it says is gone has none.
-An idle connection is closed after `keepalive_s`. Only an idempotent request, on a kept connection that says nothing, is
-sent once more (RFC 9110 section 9.2.2). There is no bound on the number of connections: the proxy's own bounds keep it.
+Its name is resolved at most each ten seconds, by a thread of its own; its addresses take turns, tried as RFC 8305 says.
+Where the resolver does not answer, those it gave last serve on for some minutes (RFC 8767); a name that it says is gone
+has none. An idle connection is closed after `keepalive_s`. Only an idempotent request, on a kept connection that says
+nothing, is sent once more (RFC 9110 section 9.2.2). There is no bound on the number of connections: the proxy's own
+bounds keep it.
 """
 
 from __future__ import annotations
@@ -14,8 +15,10 @@ import logging
 import os
 import socket
 import ssl
+import threading
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from typing import Any, Final, cast
 
@@ -184,7 +187,7 @@ class Pool:
     async def _ask_name(self) -> None:
         loop = asyncio.get_running_loop()
         try:
-            self._addresses = list(await loop.getaddrinfo(self._host, self._port, type=socket.SOCK_STREAM))
+            self._addresses = await looked_up(self._host, self._port)
         except OSError as fault:
             if isinstance(fault, socket.gaierror) and fault.errno in _GONE:
                 self._addresses, self._resolved_at = [], float("-inf")
@@ -218,6 +221,23 @@ def _framing(method: str, headers: Pairs, body: bytes | AsyncIterator[bytes] | N
     if body is None:
         return [] if method in _OFTEN_BODILESS else [(b"Content-Length", b"0")]
     return [(b"Content-Length", b"%d" % len(body))] if isinstance(body, bytes) else _CHUNKED
+
+
+async def looked_up(host: str, port: int) -> list[aiohappyeyeballs.AddrInfoType]:
+    """The addresses of a name, by a thread that nobody shares: uvloop asks by libuv's four, all of which the name of a
+    store takes that is never answered. The end of the process waits for those, not for this one. Raises OSError.
+    """
+    found = Future[list[Any]]()
+    found.set_running_or_notify_cancel()  # who gives up leaves it to answer nobody
+
+    def ask() -> None:
+        try:
+            found.set_result(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
+        except (OSError, UnicodeError) as fault:
+            found.set_exception(fault)
+
+    threading.Thread(target=ask, name="upstream-name", daemon=True).start()
+    return await asyncio.wrap_future(found)
 
 
 class _Unthreaded:

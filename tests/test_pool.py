@@ -21,7 +21,7 @@ from cryptography import x509
 from yarl import URL
 
 from proxy.connection import AnswerBroken, Pairs
-from proxy.pool import Pool, RequestUnsendable
+from proxy.pool import Pool, RequestUnsendable, looked_up
 from tests.certificate import self_signed
 
 NAMES = (x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("vllm.test"))
@@ -262,9 +262,9 @@ class Names:
         monkeypatch.setattr("proxy.pool.NEXT_ADDRESS_S", 60.0)
         self.asked, self.addresses = 0, addresses
         self.fault, self.takes_s = socket.EAI_NONAME, 0.05
-        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", self)
+        monkeypatch.setattr("proxy.pool.looked_up", self)
 
-    async def __call__(self, host: str, port: int, **_: object) -> list[Any]:
+    async def __call__(self, host: str, port: int) -> list[Any]:
         self.asked += 1
         await asyncio.sleep(self.takes_s)
         if not self.addresses:
@@ -422,21 +422,42 @@ async def test_a_server_that_is_not_there_is_refused_at_once() -> None:
 class NamesOnly(uvloop.Loop):
     """Its threads all wait for names that are never answered: what it needs one of them for does not come."""
 
-    async def getaddrinfo(self, host: Any, port: Any, *, type: int = 0, **more: Any) -> Any:
-        if type != socket.SOCK_STREAM:  # an address of a stream it reads by itself
-            await asyncio.Event().wait()
-        return await super().getaddrinfo(host, port, type=type, **more)
+    async def getaddrinfo(self, *_: Any, **__: Any) -> Any:
+        await asyncio.Event().wait()
 
 
-def test_a_connection_to_an_address_waits_for_no_name_of_anybody() -> None:
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_connection_waits_for_no_name_of_anybody_else(host: str) -> None:
     """Where the name of Redis or Postgres was never answered, completions were 502 after upstream.connect_timeout_s."""
 
     async def asked() -> None:
-        async with pooled() as (pool, _):
+        async with pooled(host=host) as (pool, _):
             assert await said(pool) == b"ok"
 
     with asyncio.Runner(loop_factory=NamesOnly) as runner:
         runner.run(asked())
+
+
+async def test_who_gives_up_a_name_leaves_a_thread_that_answers_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    told, thread = threading.Event(), list[threading.Thread]()
+
+    def slow(*_: Any, **__: Any) -> Any:
+        thread.append(threading.current_thread())
+        assert told.wait(20)
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", slow)
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.05):
+            await looked_up("vllm.test", 1)
+    assert thread[0].daemon, "a process that ends does not wait for it"
+    told.set()
+    await asyncio.to_thread(thread[0].join)
+
+
+async def test_a_name_that_cannot_be_one_is_told_to_who_asked() -> None:
+    with pytest.raises(UnicodeError):
+        await looked_up("a..b", 1)
 
 
 async def test_closing_ends_answers_on_their_way_and_leaves_nothing_open() -> None:

@@ -16,7 +16,7 @@ async def test_a_name_that_is_never_resolved_is_refused_within_the_connect_timeo
     async def never(*_: object, **__: object) -> None:
         await asyncio.Event().wait()
 
-    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", never)
+    monkeypatch.setattr("proxy.pool.looked_up", never)
     upstream = Upstream(
         "http://vllm.fault.test:1", api_key=None, replace_auth=False, connect_timeout_s=0.2, keepalive_s=1
     )

@@ -24,7 +24,7 @@ from bench.drawing import draw
 from bench.faults.clocks import clock_jump
 from bench.faults.disk import disk_full
 from bench.faults.half_open import half_open
-from bench.faults.names import dns
+from bench.faults.names import dns, store_name
 from bench.faults.own_stores import NoStores
 from bench.faults.partition import partition
 from bench.faults.restarts import rolling, shutdown
@@ -41,6 +41,7 @@ SCENARIOS: Final[Mapping[str, Scenario]] = {
     "disk_full": disk_full,
     "clock_jump": clock_jump,
     "dns": dns,
+    "store_name": store_name,
     "half_open": half_open,
     "partition": partition,
     "slow_upstream": slow_upstream,

@@ -1,8 +1,8 @@
-"""Levers inside the service's Python processes: a preloaded library that moves a clock and breaks a name.
+"""Levers inside the service's Python processes: a preloaded library that moves a clock and breaks names.
 
-In: which process, how many seconds; or what becomes of NAME. Out: the environment to start the service with. The wall
-clock of one process is moved (CLOCK_REALTIME; the monotonic one goes on, as on a machine whose clock is set); NAME is
-127.0.0.1, unknown, or never answered. Raises NoCompiler where there is no C compiler. Linux only.
+In: which process, how many seconds; or what becomes of NAME and STORE. Out: the environment to start the service with.
+The wall clock of one process is moved (CLOCK_REALTIME; the monotonic one goes on, as on a machine whose clock is set);
+a name is 127.0.0.1, unknown, or never answered. Raises NoCompiler where there is no C compiler. Linux only.
 """
 
 import asyncio
@@ -15,9 +15,11 @@ from typing import Final, Literal
 from bench.crash.slow_disk import NoCompiler
 
 NAME: Final = "vllm.fault.test"
+STORE: Final = "store.fault.test"
 CLOCKS_MAX: Final = 64
 _CLOCK: Final = struct.Struct("=qq")
-_HEAD_BYTES: Final = 8
+_HEAD: Final = struct.Struct("=qq")
+_NAMES: Final = (NAME, STORE)
 _MODES: Final = {"answers": 0, "unknown": 1, "hangs": 2}
 SOURCE: Final = """
 #define _GNU_SOURCE
@@ -31,7 +33,7 @@ SOURCE: Final = """
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
-struct levers { volatile int64_t names; volatile struct { int64_t pid, offset_s; } clocks[CLOCKS]; };
+struct levers { volatile int64_t names[2]; volatile struct { int64_t pid, offset_s; } clocks[CLOCKS]; };
 static const struct levers *levers;
 __attribute__((constructor)) static void reach(void) {
     const char *path = getenv("FAULT_LEVERS");
@@ -68,9 +70,10 @@ int getaddrinfo(const char *node, const char *service, const struct addrinfo *hi
     static int (*real)(const char *, const char *, const struct addrinfo *, struct addrinfo **);
     if (!real) real = (int (*)(const char *, const char *, const struct addrinfo *, struct addrinfo **))
         dlsym(RTLD_NEXT, "getaddrinfo");
-    if (levers && node && !strcmp(node, NAME)) {
-        while (levers->names == 2) usleep(20000);
-        if (levers->names == 1) return EAI_NONAME;
+    int which = !node ? -1 : !strcmp(node, NAME) ? 0 : !strcmp(node, STORE) ? 1 : -1;
+    if (levers && which >= 0) {
+        while (levers->names[which] == 2) usleep(20000);
+        if (levers->names[which] == 1) return EAI_NONAME;
         node = "127.0.0.1";
     }
     return real(node, service, hints, found);
@@ -84,7 +87,7 @@ class Levers:
     def __init__(self, library: Path, page: Path) -> None:
         self._library = library
         self._path = page
-        page.write_bytes(bytes(_HEAD_BYTES + CLOCKS_MAX * _CLOCK.size))
+        page.write_bytes(bytes(_HEAD.size + CLOCKS_MAX * _CLOCK.size))
         with page.open("r+b") as file:
             self._page = mmap.mmap(file.fileno(), 0)
         self._clocks: list[int] = []
@@ -97,7 +100,7 @@ class Levers:
             raise NoCompiler("no C compiler (cc or gcc) on the PATH")
         source, library = root / "levers.c", root / "levers.so"
         source.write_text(SOURCE)
-        defined = (f"-DCLOCKS={CLOCKS_MAX}", f'-DNAME="{NAME}"')
+        defined = (f"-DCLOCKS={CLOCKS_MAX}", f'-DNAME="{NAME}"', f'-DSTORE="{STORE}"')
         argv = (compiler, "-shared", "-fPIC", "-O1", *defined, "-o", str(library), str(source), "-ldl")
         process = await asyncio.create_subprocess_exec(*argv, stderr=asyncio.subprocess.PIPE)
         _, said = await process.communicate()
@@ -114,10 +117,11 @@ class Levers:
         """The wall clock of one process, from its true time. At most CLOCKS_MAX processes in all."""
         if pid not in self._clocks:
             self._clocks.append(pid)
-        place = _HEAD_BYTES + self._clocks.index(pid) * _CLOCK.size
+        place = _HEAD.size + self._clocks.index(pid) * _CLOCK.size
         self._page[place + 8 : place + 16] = struct.pack("=q", offset_s)
         self._page[place : place + 8] = struct.pack("=q", pid)
 
-    def names(self, mode: Literal["answers", "unknown", "hangs"]) -> None:
-        """What becomes of NAME."""
-        self._page[:_HEAD_BYTES] = struct.pack("=q", _MODES[mode])
+    def names(self, mode: Literal["answers", "unknown", "hangs"], name: str = NAME) -> None:
+        """What becomes of NAME, or of STORE."""
+        at = 8 * _NAMES.index(name)
+        self._page[at : at + 8] = struct.pack("=q", _MODES[mode])

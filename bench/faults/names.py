@@ -1,5 +1,6 @@
 """The upstream's name is never answered, or unknown: 502 within the bound, and recovery when it is again. Once it was
-known, no answer about it changes nothing for some minutes, and the answer that it is gone is believed.
+known, no answer about it changes nothing for some minutes, and the answer that it is gone is believed. Where Valkey's
+is never answered, the upstream's does not wait behind it. (Of Postgres dbmate asks too, by a resolver of its own.)
 
 By a preloaded library (bench/faults/levers.py). No traffic: what a pooled connection hides must not hide it here.
 """
@@ -10,7 +11,8 @@ from typing import Any, Final
 
 from bench.crash.service import Service, Shape
 from bench.crash.upstream import KeptUpstream
-from bench.faults.levers import NAME, Levers
+from bench.faults.levers import NAME, STORE, Levers
+from bench.faults.own_stores import OwnStores
 from bench.faults.result import Finding, at_most, none, so
 from bench.faults.scene import Place, ask
 
@@ -21,6 +23,8 @@ BACK_S: Final = 10.0
 PROBED_S: Final = 4.5  # /memory/ready says what was found by the last probe: each 2 s, of 2 s at most
 CACHED_S: Final = 11.0  # the resolved name is kept for 10 s (proxy/pool.py)
 STALE_S: Final = CONNECT_TIMEOUT_S / 2 + 1.5  # the wait for a new address before the old one is taken
+HUNG_S: Final = 10.0  # by then all that waits for a store's name does, at the threads that look names up
+WHOLE_S: Final = 30.0
 ASKED: Final = 4
 PATIENCE_S: Final = 30.0
 
@@ -55,6 +59,34 @@ async def dns(place: Place) -> tuple[list[Finding], dict[str, Any]]:
         finally:
             levers.names("answers")
             await service.stop()
+
+
+async def store_name(place: Place) -> tuple[list[Finding], dict[str, Any]]:
+    """The upstream's name gets an address while Valkey's is never answered: completions are, and are kept."""
+    levers = await Levers.made(place.root)
+    levers.names("unknown")
+    levers.names("hangs", STORE)
+    async with KeptUpstream() as upstream, OwnStores(place.root) as stores:
+        names = stores.env(valkey=(STORE, stores.valkey[1]))
+        url = upstream.url.replace("127.0.0.1", NAME)
+        service = Service(Shape(place.root, url, env={**names, **levers.env}))
+        try:
+            place.say(f"{STORE} is never answered, from the start, and {NAME} unknown")
+            starting = asyncio.create_task(service.start())
+            while not starting.done() and not all(status for status, _ in await ask(service.url, 1, PATIENCE_S)):
+                await asyncio.sleep(0.1)  # nobody listens yet
+            await asyncio.sleep(HUNG_S)
+            found, answered_s = await _answered(service, levers, place)
+            levers.names("answers", STORE)
+            place.say(f"{STORE} has an address again")
+            began = time.monotonic()
+            await starting
+            whole_s = time.monotonic() - began
+        finally:
+            levers.names("answers", STORE)
+            await service.stop()
+    findings = [*found, at_most("the store named again: until it is whole", whole_s, WHOLE_S, "s")]
+    return findings, {"answered_s": answered_s, "whole_s": whole_s}
 
 
 async def _served_on(service: Service) -> tuple[list[Finding], list[float]]:
