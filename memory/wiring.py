@@ -37,6 +37,7 @@ from memory.adapters.postgres.leadership import Leadership
 from memory.adapters.postgres.leases import Leases
 from memory.adapters.postgres.row_vault import vaulted
 from memory.adapters.postgres.scopes import Scopes
+from memory.adapters.postgres.scrub import keep_as_before
 from memory.adapters.postgres.serving_store import ServingStore
 from memory.adapters.postgres.write_store import WriteStore
 from memory.adapters.redaction import borders, mark_of, redactor_of, tokenises
@@ -293,6 +294,9 @@ async def jobs(shared: Shared, parts: WriteParts, closing: contextlib.AsyncExitS
         "consolidation": partial(keep_consolidating, nights, settings.consolidate.at, _now),
         "free memory": keep_trimming,
     }
+    if settings.database.owner_url is not None:
+        owner = settings.database.owner_url.get_secret_value()
+        found["the log after a scrub"] = partial(keep_as_before, owner, shared.data / "pg")
     erasing, signals = await erasures(shared, parts, closing)
     contexts = (parts.working,) if parts.working is not None else ()
     wakes = (erasure_asked, upload_asked)

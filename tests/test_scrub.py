@@ -11,7 +11,7 @@ import pytest
 
 from memory import migrate_command
 from memory.adapters.postgres import scrub as module
-from memory.adapters.postgres.scrub import after_a_killed_one, data_directory, left_over, scrub
+from memory.adapters.postgres.scrub import after_a_killed_one, data_directory, keep_as_before, left_over, scrub
 from memory.config import Settings, load_settings
 from memory.errors import StoreUnavailable
 from tests.postgres_fixture import TestDatabase
@@ -74,6 +74,26 @@ async def test_what_a_killed_scrub_set_is_taken_back_at_the_next_start(
     postgres.psql("ALTER SYSTEM SET wal_recycle = off")
     await migrate_command.migrated(load_settings(None, given, {}))
     assert "wal_recycle" not in postgres.psql("SELECT pg_read_file('postgresql.auto.conf')")
+
+
+async def test_a_service_that_runs_takes_back_what_a_killed_scrub_set(
+    postgres: TestDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not in a server of other files: what is set there is its administrator's."""
+
+    def said() -> str:
+        return postgres.psql("SELECT pg_read_file('postgresql.auto.conf')")
+
+    monkeypatch.setattr(module, "LOOK_S", 0.05)
+    files = postgres.server.root / "data"
+    postgres.psql("ALTER SYSTEM SET wal_recycle = off")
+    for own, is_off in ((files.parent, True), (files, False)):
+        keeping = asyncio.create_task(keep_as_before(postgres.owner, own))
+        await asyncio.sleep(1)
+        assert ("wal_recycle" in await asyncio.to_thread(said)) is is_off
+        keeping.cancel()
+    postgres.psql("SELECT pg_reload_conf()")
+    assert postgres.psql("SHOW wal_recycle").strip() == "on"
 
 
 async def test_a_start_leaves_the_log_to_a_scrub_that_is_at_work(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -22,6 +22,8 @@ _LOG_TURNS: Final = 6
 """A checkpoint keeps the file that it began in, and one that has not heard of `wal_recycle` makes old ones the next."""
 _LOG_MARK: Final = 7210034
 """Held by who has the log's files dropped."""
+LEFT_OFF: Final = "SELECT EXISTS (SELECT FROM pg_file_settings WHERE name = 'wal_recycle')"
+LOOK_S: Final = 300.0
 _TABLES: Final = """
 SELECT c.relname FROM pg_class c
 JOIN pg_attribute a ON a.attrelid = c.oid AND a.attname = 'tenant_id' AND NOT a.attisdropped
@@ -64,8 +66,18 @@ async def left_over(owner_dsn: str) -> list[str]:
 async def after_a_killed_one(owner_dsn: str) -> None:
     """Have the log kept as it is without a scrub. One that is at work, beside which this is run, is left to it."""
     async with _connection(owner_dsn) as connection:
-        if await connection.fetchval("SELECT pg_try_advisory_lock($1)", _LOG_MARK):
+        left_off = await connection.fetchval(LEFT_OFF)
+        if left_off and await connection.fetchval("SELECT pg_try_advisory_lock($1)", _LOG_MARK):
             await _as_before(connection)
+
+
+async def keep_as_before(owner_dsn: str, files: Path) -> None:
+    """Take back what a scrub that was killed set, where these are the server's files, for ever; run as a task."""
+    while True:
+        with suppress(StoreUnavailable):
+            if await data_directory(owner_dsn) == files:
+                await after_a_killed_one(owner_dsn)
+        await asyncio.sleep(LOOK_S)
 
 
 async def scrub(owner_dsn: str) -> int:
