@@ -231,6 +231,26 @@ async def test_when_both_refuse_memory_holds_a_bounded_amount_and_the_oldest_goe
         assert queue.ids() == [entry.exchange_id for entry in (entries[0], *entries[5:])]
 
 
+@pytest.mark.parametrize("has_spool", [True, False])
+async def test_a_queue_that_was_found_away_is_foretold_to_nobody(
+    queue: SwitchedQueue, spool: Spool, counts: Counts, tmp_path: Path, has_spool: bool
+) -> None:
+    """The first answer of an idle proxy said `queue`, and where no spool could be used only memory had its exchange."""
+    hand_off = a_hand_off(queue, spool if has_spool else None, counts)
+    await hand_off.ask_queue()
+    assert hand_off.where() == "queue"
+    queue.up = False
+    with pytest.raises(QueueUnavailable):
+        await hand_off.ask_queue()
+    entry = an_entry()
+    assert hand_off.where() == await hand_off.hand_off(entry) == ("spool" if has_spool else "none")
+    assert counts["put_failed"] == 0, "it waits for no queue that is away"
+    queue.up = True
+    async with draining(hand_off):
+        await asyncio.wait_for(until_empty(hand_off, tmp_path), 30)
+    assert (hand_off.where(), queue.ids()) == ("queue", [entry.exchange_id])
+
+
 class RefusingSpool(Spool):
     """A spool that takes nothing for a while."""
 

@@ -34,6 +34,7 @@ log: Final = logging.getLogger(__name__)
 _BATCH_ITEMS_MAX: Final = 256
 _LAST_FEW: Final = 64  # when no more than these wait, new entries stand back until they are moved
 _BATCH_BYTES_MAX: Final = 8 << 20
+_ASKED_S: Final = 1.5  # less than a probe of readiness has
 _FORECAST_ROOM_BYTES: Final = 256 << 10  # room the spool must have for the forecast to name it
 
 
@@ -177,6 +178,18 @@ class HandOff:
             return "queue"
         usable = self._spool is not None and self._spool.has_room(_FORECAST_ROOM_BYTES)
         return "spool" if usable and not self._spool_refused and not self._stuck else "none"
+
+    async def ask_queue(self) -> None:
+        """Return when the queue takes entries. Where it does not, no answer's head says so before it does again. Raises
+        QueueUnavailable, TimeoutError.
+        """
+        try:
+            async with bounded_at(asyncio.get_running_loop().time() + _ASKED_S):
+                await self._queue.ping_for_writes()
+        except (QueueUnavailable, TimeoutError):
+            self._behind = True
+            self._wake.set()
+            raise
 
     def held(self) -> int:
         """Entries that only memory has; part of `pending`, as are the spool's."""

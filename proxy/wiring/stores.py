@@ -75,6 +75,13 @@ class Queued:
     rates: RedisRates
     hand_off: HandOff
 
+    async def ping(self) -> None:
+        """Return when the queue takes entries and keeps them as well as is promised. Raises QueueUnavailable,
+        TimeoutError.
+        """
+        await self.hand_off.ask_queue()
+        await self.queue.ping_as_promised()
+
 
 async def open_kept(settings: Settings) -> Kept:
     """Open what holds data. Raises ConfigInvalid, StartFailed, ModelFileInvalid."""

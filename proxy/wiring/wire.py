@@ -352,7 +352,7 @@ def _readiness(base: Base, models: ServedModels) -> Readiness:
     return Readiness(
         {
             "postgres": both(kept.database.ping, breakers.store),
-            "queue": both(base.queued.queue.ping_as_promised, breakers.hot_state),
+            "queue": both(base.queued.ping, breakers.hot_state),
             "embedder": both(kept.embedder.ping, breakers.embedder),
             "upstream": models.ping,
         },
