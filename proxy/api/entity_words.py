@@ -35,6 +35,11 @@ def entity_said(one: Entity) -> EntitySaid:
     )
 
 
+def taken_along(one: Entity, most: int) -> Sequence[UUID]:
+    """What a checkpoint has of it: its card, else the newest memories that name it, at most so many, oldest first."""
+    return [one.card_id] if one.card_id is not None else one.named_by[-most:]
+
+
 def relationship_said(one: Relationship) -> RelationshipSaid:
     """What ties two."""
     return RelationshipSaid(

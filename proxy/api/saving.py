@@ -30,6 +30,7 @@ from policies.text import storable
 from proxy.api.asking import Caller
 from proxy.api.checkpoint_words import require_own_seen
 from proxy.api.conversation_parts import Words
+from proxy.api.entity_words import taken_along
 from proxy.api.memories import item_of
 from proxy.api.parts import OwnParts
 from proxy.api.pieces import Piece, Pieces
@@ -182,14 +183,14 @@ class Saving:
         return pieces + (await self._styled(caller, holder, asked.persona) if asked.persona.strip() else [])
 
     async def _known_one(self, caller: Caller, holder: Holder, entity_id: UUID) -> list[Piece]:
-        """A person or a thing by its card, or by the facts that name it, as far as they hold. Raises NotFound."""
+        """A person or a thing by its card, or the newest facts that name it, as far as they hold. Raises NotFound."""
         try:
             known = await self._parts.entities.one(caller.scope, entity_id)
             require_readable(holder, Item(caller.scope.tenant, Sensitivity(known.sensitivity)), "entity")
         except NotFound:
             raise NotFound(f"there is no entity {entity_id} in this scope", param="entities") from None
-        named_by = [known.card_id] if known.card_id is not None else known.named_by
-        pieces = [piece for one in named_by for piece in await self._pieces.if_readable(caller, holder, "entity", one)]
+        taken = taken_along(known, self._parts.checkpoints.bounds.parts_max)
+        pieces = [piece for one in taken for piece in await self._pieces.if_readable(caller, holder, "entity", one)]
         if not pieces:
             raise NotFound(f"nothing is known of {entity_id} any more", param="entities")
         return pieces

@@ -36,7 +36,8 @@ class _Parts(Asked):
         default_factory=list,
         max_length=LINES_MAX,
         description="Who or what it is about, a line each: words, or the id of one of `/memory/v1/entities`, of which "
-        "what is known is taken along by reference.",
+        "what is known is taken along by reference: its card, else the newest memories that name it "
+        "(checkpoint.parts_max).",
     )
     memories: list[Id] = Field(
         default_factory=list,
