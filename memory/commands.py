@@ -20,8 +20,9 @@ from memory.config import Settings
 from memory.consolidation import Counted
 from memory.errors import TRY_AGAIN, ConfigInvalid, StoreUnavailable
 from memory.key_wiring import with_keys
+from memory.step_back import step_back
 from memory.telemetry import Metrics
-from memory.wiring import consolidation, holder_name, prepared, step_back, work
+from memory.wiring import consolidation, holder_name, prepared, work
 from memory.write.consolidate import LEASE_S, Consolidation, Say, Standing
 from memory.write.consolidate_report import shown, told
 

@@ -54,8 +54,9 @@ from memory.key_wiring import with_keys
 from memory.keys import KeyRing
 from memory.model import Scope
 from memory.names import Names, kept_name
+from memory.step_back import step_back
 from memory.telemetry import Metrics
-from memory.wiring import holder_name, prepared, step_back
+from memory.wiring import holder_name, prepared
 from memory.write.facts import facts_of, no_facts
 from memory.write.procedures import finder, no_procedures
 from policies.text import normalised

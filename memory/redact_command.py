@@ -34,7 +34,8 @@ from memory.errors import TRY_AGAIN, ConfigInvalid, EnvelopeUnreadable
 from memory.key_wiring import master_of
 from memory.keys import KeyRing
 from memory.serving import Serving
-from memory.wiring import prepared, step_back
+from memory.step_back import step_back
+from memory.wiring import prepared
 from memory.write.personal import TOKEN, SubjectTokens, revealed
 from memory.write.sweep import ScopeNames, Sweep, SweepParts, Swept
 

@@ -32,7 +32,8 @@ from memory.config import Settings
 from memory.errors import TRY_AGAIN, ConfigInvalid, StoreUnavailable
 from memory.key_wiring import with_keys
 from memory.serving import Serving, StoredModel
-from memory.wiring import holder_name, step_back
+from memory.step_back import step_back
+from memory.wiring import holder_name
 from memory.write.reembed import LEASE_S, Filled, Reembedding
 
 SAY_EVERY_S: Final = 2.0

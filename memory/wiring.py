@@ -68,6 +68,7 @@ from memory.outside_wiring import Behind, behind_answers
 from memory.read.guarded import GuardedHints
 from memory.serving import StoredModel, until_moved
 from memory.settling import until_settled
+from memory.step_back import step_back
 from memory.telemetry import Metrics, event
 from memory.trim import keep_trimming
 from memory.working_wiring import working_contexts
@@ -94,8 +95,6 @@ from memory.write.vllm_facts import VllmFacts
 from memory.write.worker import run_worker
 
 log = logging.getLogger("memory_proxy.memory")
-# Nine times less of a contended core than a process that answers requests (kernel: weight 110 against 1,024).
-NICENESS = 10
 # How often to look for exchanges that wait for a model; and where none should, since no model is asked.
 EXTRACT_POLL_S = 1.0
 LEFT_OVER_POLL_S = 60.0
@@ -437,20 +436,6 @@ def consolidation(
             pause_s=settings.consolidate.pause_ms / 1000,
         )
     )
-
-
-def step_back() -> None:
-    """Let whoever answers requests go first where cores are short: what is written may wait, a person may not.
-
-    Where the kernel groups processes by session (autogroup), the group must step back too; nice alone would order
-    this process's own threads only. Not that of somebody's terminal, in which a command runs: all that is done there
-    would stay slow.
-    """
-    os.nice(NICENESS)
-    if os.getsid(0) != os.getpid():
-        return
-    with contextlib.suppress(OSError):  # not Linux, or no such grouping: then nice was enough
-        Path("/proc/self/autogroup").write_text(str(NICENESS))
 
 
 def holder_name() -> str:

@@ -797,7 +797,9 @@ def test_a_worker_steps_back_with_its_session_and_a_command_leaves_that_of_its_t
     leads: bool, nice_of_session: int
 ) -> None:
     """All that is done in a terminal behind a command that stepped back with it would have a ninth of the time."""
-    script = "import memory.wiring as w; w.step_back(); print(open('/proc/self/autogroup').read().split()[-1])"
+    script = (
+        "from memory.step_back import step_back; step_back(); print(open('/proc/self/autogroup').read().split()[-1])"
+    )
     words = [sys.executable, "-c", script]
     said = subprocess.run(
         words if leads else ["/bin/sh", "-c", '"$@"; true', "sh", *words],

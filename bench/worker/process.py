@@ -26,8 +26,9 @@ from memory.adapters.postgres.leases import Leases
 from memory.adapters.redis_queue import lane_names
 from memory.config import Settings, settings_from_environ
 from memory.ports import Delivery
+from memory.step_back import step_back
 from memory.telemetry import Metrics, configure_logging
-from memory.wiring import opened, step_back, write_path
+from memory.wiring import opened, write_path
 from memory.write.deliveries import Deliveries
 from memory.write.pipeline import WritePath
 from memory.write.worker import Outcome, Stored, run_worker

@@ -1,7 +1,8 @@
 """`memory-proxy hygiene`, the program: options in, a table of shares with examples by id out; 1 when it cannot look.
 
 Opens the database as the doctor does: of the service that runs on the data directory, or of database.url. Reads in
-pages, says how far it is when that takes over two seconds, and writes no memory's text without --show.
+pages, each while the one before it is judged, as whoever lets a service go first; says how far it is when that takes
+over two seconds, and writes no memory's text without --show.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from memory.at_terminal import at_terminal, hear_interrupts
 from memory.config import Settings, data_dir_of, load_settings
 from memory.errors import ConfigInvalid, MemoryProxyFault, StoreUnavailable
 from memory.hygiene import Found, Inspection
+from memory.step_back import step_back
 from memory.write.redact import Redactor
 from policies.hygiene import RATES, Rate, Tally
 from proxy.cli import check_stores, why
@@ -40,6 +42,7 @@ def main(arguments: list[str]) -> int:
     """Entry point of the process."""
     options = told_options(arguments[0])
     hear_interrupts()
+    step_back()
     try:
         inspection = asyncio.run(inspected(options, dsn_of(options, os.environ)))
     except KeyboardInterrupt:
@@ -81,14 +84,14 @@ async def inspected(options: Namespace, dsn: str) -> Inspection:
     )
     database = await Database.open(dsn, Bounds(connections_max=2, statement_timeout_ms=60_000))
     began, looked, progress = time.monotonic(), 0, Progress()
+    pages = HygieneStore(database).pages(user=options.user, project=options.project)
     try:
-        async for page in HygieneStore(database).pages(user=options.user, project=options.project):
-            await asyncio.to_thread(inspection.look, page)
+        page = await anext(pages, None)
+        while page is not None and (options.limit is None or looked < options.limit):
             looked += len(page)
+            _, page = await asyncio.gather(asyncio.to_thread(inspection.look, page), anext(pages, None))
             if time.monotonic() - began > PROGRESS_AFTER_S:
                 progress.say(f"looked at {looked} memories")
-            if options.limit is not None and looked >= options.limit:
-                break
     finally:
         progress.clear()
         await database.close()

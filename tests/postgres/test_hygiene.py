@@ -76,6 +76,18 @@ async def test_every_memory_comes_once_whatever_the_page(store: Stores) -> None:
     assert (await looked(store, user="bob"))[1].tally.memories == 3
 
 
+async def test_scopes_that_hold_little_share_a_page_and_all_comes_in_order(store: Stores) -> None:
+    for number in range(12):
+        texts = [f"boat {n} of {number}" for n in range(23 if number == 5 else 3)]
+        await say(store, *texts, scope=store.scope(f"user-{number:02d}"))
+    pages = [page async for page in HygieneStore(store.database).pages(page=20)]
+    assert max(map(len, pages)) <= 20
+    assert len(pages) <= 8, "each scope by itself would be 13 and more"
+    placed = [(one.scope_id, one.kept.created_at, one.memory_id) for page in pages for one in page]
+    assert placed == sorted(placed)
+    assert len(set(placed)) == 11 * 3 + 23
+
+
 async def test_a_clean_store_has_no_fault(store: Stores) -> None:
     await say(store, BERLIN, "Nice to hear!")
     await say(store, "I moved, I live in Paris now.", "How is it?")

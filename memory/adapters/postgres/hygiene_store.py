@@ -12,11 +12,14 @@ from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import UUID
 
+from memory.adapters.postgres.blocks import some_of
 from memory.adapters.postgres.database import Database, Transaction
 from policies.hygiene import Evidence, Kept, Stated
 
 JOB: Final = "hygiene"
 PAGE_MEMORIES: Final = 200
+FEW_MEMORIES: Final = 10
+"""Of a scope that holds fewer all are read together with those of others, as most are of many thousands."""
 # A page is 3 MB at most. What is junk or twice there shows in the beginning; of a longer text a secret's place may be
 # behind it: the write path has read all of it.
 TEXT_CHARS_MAX: Final = 16_000
@@ -49,60 +52,73 @@ class HygieneStore:
         """Every memory of every tenant by scope, oldest first; of one user or one project where these are named."""
         async with self._database.transaction(None, read_only=True) as tx:
             tenants = [row["tenant_id"] for row in await tx.fetch("all_tenants")]
+        few = min(FEW_MEMORIES, page)
         for tenant in tenants:
-            async for scope_id in self._scopes(tenant, user, project):
-                at = _BEGIN
-                while True:
-                    found, at = await self._page(tenant, scope_id, at, page)
-                    if found:
+            async for scope_ids in self._scopes(tenant, user, project, page // few):
+                gathered: list[Found] = []
+                held = await self._page(tenant, scope_ids, _BEGIN, few)
+                for scope_id in scope_ids:
+                    gathered += held[scope_id]
+                    if len(held[scope_id]) < few:
+                        continue
+                    yield gathered
+                    gathered = []
+                    async for found in self._rest(tenant, scope_id, held[scope_id][-1], page):
                         yield found
-                    if len(found) < page:
-                        break
+                if gathered:
+                    yield gathered
 
-    async def _scopes(self, tenant: UUID, user: str | None, project: str | None) -> AsyncIterator[int]:
+    async def _rest(self, tenant: UUID, scope_id: int, last: Found, limit: int) -> AsyncIterator[list[Found]]:
+        """The memories of a scope behind one of them, in pages."""
+        while True:
+            at = (last.kept.created_at, last.memory_id)
+            found = (await self._page(tenant, [scope_id], at, limit))[scope_id]
+            if found:
+                yield found
+                last = found[-1]
+            if len(found) < limit:
+                return
+
+    async def _scopes(
+        self, tenant: UUID, user: str | None, project: str | None, at_once: int
+    ) -> AsyncIterator[Sequence[int]]:
         after = -1
         while True:
             async with self._database.transaction(tenant, read_only=True) as tx:
                 rows = await tx.fetch("hygiene_scopes", tenant, after, _SCOPES_PAGE, user, project)
-            for row in rows:
-                yield row["scope_id"]
+            for some in some_of([row["scope_id"] for row in rows], at_once):
+                yield some
             if len(rows) < _SCOPES_PAGE:
                 return
             after = rows[-1]["scope_id"]
 
     async def _page(
-        self, tenant: UUID, scope_id: int, at: tuple[datetime, UUID], limit: int
-    ) -> tuple[list[Found], tuple[datetime, UUID]]:
-        async with self._database.transaction(tenant, [scope_id], read_only=True) as tx:
-            rows = await tx.fetch("hygiene_memories", tenant, scope_id, *at, limit, TEXT_CHARS_MAX)
-            if not rows:
-                return [], at
-            ids = [row["memory_id"] for row in rows]
-            evidence = await _evidence(tx, tenant, ids)
+        self, tenant: UUID, scope_ids: Sequence[int], at: tuple[datetime, UUID], limit: int
+    ) -> dict[int, list[Found]]:
+        """Of each of these scopes the next memories, at most `limit`."""
+        async with self._database.transaction(tenant, scope_ids, read_only=True, generic=True) as tx:
+            rows = await tx.fetch("hygiene_memories", tenant, scope_ids, *at, limit, TEXT_CHARS_MAX)
+            evidence = await _evidence(tx, tenant, [row["memory_id"] for row in rows])
             semantic = [row["memory_id"] for row in rows if row["kind"] == "semantic"]
             stated = {row["memory_id"]: _stated(row) for row in await _of(tx, "hygiene_facts", tenant, semantic)}
             rivals: dict[UUID, list[Stated]] = {}
             for row in await _of(tx, "hygiene_rivals", tenant, list(stated), RIVALS_MAX):
                 rivals.setdefault(row["memory_id"], []).append(_stated(row))
-        found = [
-            Found(
-                tenant,
-                scope_id,
-                row["memory_id"],
-                Kept(
-                    kind=row["kind"],
-                    content=row["content"],
-                    created_at=row["created_at"],
-                    injected=row["injected"],
-                    shown=row["shown"],
-                    evidence=tuple(evidence.get(row["memory_id"], ())),
-                    stated=stated.get(row["memory_id"]),
-                    rivals=tuple(rivals.get(row["memory_id"], ())),
-                ),
+        found: dict[int, list[Found]] = {scope_id: [] for scope_id in scope_ids}
+        for row in sorted(rows, key=lambda row: (row["created_at"], row["memory_id"])):
+            memory_id = row["memory_id"]
+            kept = Kept(
+                kind=row["kind"],
+                content=row["content"],
+                created_at=row["created_at"],
+                injected=row["injected"],
+                shown=row["shown"],
+                evidence=tuple(evidence.get(memory_id, ())),
+                stated=stated.get(memory_id),
+                rivals=tuple(rivals.get(memory_id, ())),
             )
-            for row in rows
-        ]
-        return found, (rows[-1]["created_at"], rows[-1]["memory_id"])
+            found[row["scope_id"]].append(Found(tenant, row["scope_id"], memory_id, kept))
+        return found
 
 
 async def _of(tx: Transaction, name: str, tenant: UUID, ids: Sequence[UUID], *more: Any) -> list[Any]:
@@ -111,7 +127,7 @@ async def _of(tx: Transaction, name: str, tenant: UUID, ids: Sequence[UUID], *mo
 
 async def _evidence(tx: Transaction, tenant: UUID, ids: Sequence[UUID]) -> dict[UUID, list[Evidence]]:
     """What these memories were made of; for an assistant's words with what had been placed before it."""
-    rows = await tx.fetch("hygiene_evidence", tenant, ids, EVIDENCE_MAX)
+    rows = await _of(tx, "hygiene_evidence", tenant, ids, EVIDENCE_MAX)
     answers = list({row["source_id"] for row in rows if row["role"] == "assistant"})
     placed: dict[UUID, list[str]] = {}
     for row in await _of(tx, "hygiene_placed", tenant, answers, PLACED_CHARS_MAX):

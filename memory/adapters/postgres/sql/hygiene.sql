@@ -10,27 +10,32 @@ ORDER BY scope_id
 LIMIT $3;
 
 -- name: hygiene_memories
--- Memories of a scope that are neither deleted nor quarantined, oldest first, from a cursor on, each text cut at `chars`
--- characters. What is sealed is not measured, nor what was made for a record: a checkpoint repeats by its nature. The
--- version of each is looked up by itself: joined, all of a scope were read for each page (100,000: .2 s, and now 2 ms).
--- $1 tenant uuid, $2 scope_id int8, $3 after timestamptz, $4 after_id uuid, $5 limit int8, $6 chars int4
--- Uses: memories_recent, memory_versions_pkey, memory_access_pkey. Rows: memory_id, kind, created_at, content, injected,
--- shown.
-SELECT m.memory_id, m.kind, m.created_at, left(v.content, $6) AS content, coalesce(a.injected, 0) AS injected,
-       m.superseded_by IS NULL AND v.validation_status <> 'rejected'
-           AND (m.kind <> 'procedural' OR v.validation_status = 'confirmed') AS shown
-FROM memories m
+-- Memories of each of these scopes that are neither deleted nor quarantined, oldest first, at most `limit` of each, from
+-- a cursor on, each text cut at `chars` characters. What is sealed is not measured, nor what was made for a record: a
+-- checkpoint repeats by its nature. The version of each is looked up by itself: joined, all of a scope were read for each
+-- page (100,000: .2 s, and now 2 ms).
+-- $1 tenant uuid, $2 scope_ids int8[], $3 after timestamptz, $4 after_id uuid, $5 limit int8, $6 chars int4
+-- Uses: memories_recent, memory_versions_pkey, memory_access_pkey. Rows: scope_id, memory_id, kind, created_at, content,
+-- injected, shown.
+SELECT w.scope_id, f.memory_id, f.kind, f.created_at, f.content, f.injected, f.shown
+FROM unnest($2::int8[]) AS w (scope_id)
 CROSS JOIN LATERAL (
-    SELECT content, validation_status, sensitivity
-    FROM memory_versions
-    WHERE tenant_id = $1 AND memory_id = m.memory_id AND version = m.version
-    LIMIT 1) v
-LEFT JOIN LATERAL (SELECT injected FROM memory_access WHERE tenant_id = $1 AND memory_id = m.memory_id LIMIT 1) a ON true
-WHERE m.tenant_id = $1 AND m.scope_id = $2 AND (m.created_at, m.memory_id) > ($3, $4) AND m.deleted_at IS NULL
-  AND m.quarantined_at IS NULL AND v.sensitivity IN ('public', 'internal')
-  AND m.collection NOT IN ('checkpoint', 'persona', 'task', 'entity', 'artifact')
-ORDER BY m.created_at, m.memory_id
-LIMIT $5;
+    SELECT m.memory_id, m.kind, m.created_at, left(v.content, $6) AS content, coalesce(a.injected, 0) AS injected,
+           m.superseded_by IS NULL AND v.validation_status <> 'rejected'
+               AND (m.kind <> 'procedural' OR v.validation_status = 'confirmed') AS shown
+    FROM memories m
+    CROSS JOIN LATERAL (
+        SELECT content, validation_status, sensitivity
+        FROM memory_versions
+        WHERE tenant_id = $1 AND memory_id = m.memory_id AND version = m.version
+        LIMIT 1) v
+    LEFT JOIN LATERAL (
+        SELECT injected FROM memory_access WHERE tenant_id = $1 AND memory_id = m.memory_id LIMIT 1) a ON true
+    WHERE m.tenant_id = $1 AND m.scope_id = w.scope_id AND (m.created_at, m.memory_id) > ($3, $4)
+      AND m.deleted_at IS NULL AND m.quarantined_at IS NULL AND v.sensitivity IN ('public', 'internal')
+      AND m.collection NOT IN ('checkpoint', 'persona', 'task', 'entity', 'artifact')
+    ORDER BY m.created_at, m.memory_id
+    LIMIT $5) f;
 
 -- name: hygiene_evidence
 -- What memories were made of, of each the first `most`: the words of the span, or of an answer without one, at most
