@@ -91,6 +91,7 @@ from memory.write.succession import Succession
 from memory.write.summarise import Summariser
 from memory.write.telling import keep_telling
 from memory.write.thinking import ThinkingOff
+from memory.write.trouble import Trouble
 from memory.write.vllm_facts import VllmFacts
 from memory.write.worker import run_worker
 
@@ -149,6 +150,9 @@ async def work_with_one_model(settings: Settings, metrics: Metrics, over: asynci
         path, stop = write_path(shared, behind), asyncio.Event()
         named = await jobs(shared, path.parts, closing)
         named |= behind.jobs if behind else {}
+        trouble = Trouble()
+        shared.database.troubled.append(trouble.met)
+        named["telling of the store's trouble"] = partial(trouble.keep_telling, shared.queue)
         named["following the model"] = partial(_until_moved, shared, over, stop)
         await closing.enter_async_context(beside(named, shared.metrics))
         await run_worker(

@@ -6,8 +6,9 @@ Holds no state of its own and decides nothing: `memory/breaker.py` does.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 from memory.breaker import Breaker, Patience
 from memory.config import Settings
@@ -55,5 +56,24 @@ def both(probe: Callable[[], Awaitable[None]], breaker: Breaker) -> Callable[[],
     async def probed() -> None:
         await probe()
         await breaker.check()
+
+    return probed
+
+
+class Troubled(Protocol):
+    """Where memory workers say what keeps them from storing."""
+
+    async def trouble(self) -> str | None:
+        """What they said lately. Raises QueueUnavailable."""
+
+
+def stores(probe: Callable[[], Awaitable[None]], queue: Troubled) -> Callable[[], Awaitable[None]]:
+    """A probe of the store that fails while memory workers cannot store, too: who only reads meets no full disk."""
+
+    async def probed() -> None:
+        await probe()
+        with suppress(QueueUnavailable):  # another probe says so
+            if (told := await queue.trouble()) is not None:
+                raise StoreUnavailable(f"what is captured waits, a memory worker cannot store it: {told}")
 
     return probed

@@ -28,7 +28,7 @@ from memory.read.recall import Recaller
 from memory.read.working import Known
 from memory.telemetry import Metrics
 from policies.breaker import Circuit, Rule, asked, failed, succeeded
-from proxy.breakers import both, breakers_of
+from proxy.breakers import both, breakers_of, stores
 from proxy.readiness import Readiness
 from tests.product_ledger import LedgerHot
 from tests.test_recall import DIM, Embedder, question, row, unit
@@ -379,6 +379,30 @@ async def test_readiness_tells_that_a_dependency_is_left_alone_though_it_answers
     status, body = readiness.answer()
     assert (status, body["status"]) == (200, "degraded")
     assert "left alone" in body["dependencies"]["postgres"]["error"]
+
+
+async def test_readiness_tells_what_keeps_memory_workers_from_storing_though_the_store_answers_a_ping() -> None:
+    class Said:
+        said: str | QueueUnavailable | None = None
+
+        async def trouble(self) -> str | None:
+            if isinstance(self.said, QueueUnavailable):
+                raise self.said
+            return self.said
+
+    queue = Said()
+    readiness = Readiness({"postgres": stores(_answers, queue)}, Metrics())
+    readiness.started = True
+    for said, status in (
+        (None, "ok"),
+        ("its disk is full", "degraded"),
+        (QueueUnavailable("away"), "ok"),
+        (None, "ok"),
+    ):
+        queue.said = said
+        await readiness.probe()
+        assert readiness.answer()[1]["status"] == status, said
+        assert ("disk is full" in str(readiness.answer())) == (status == "degraded")
 
 
 async def test_readiness_tells_of_a_dependency_that_answers_no_ping_though_nobody_has_asked_it_yet() -> None:

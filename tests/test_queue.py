@@ -12,7 +12,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from memory.adapters.redis_client import connect
-from memory.adapters.redis_queue import ENTRY_BYTES_MAX, Promised, RedisQueue, lane_names, lane_of
+from memory.adapters.redis_queue import ENTRY_BYTES_MAX, TROUBLE_S, Promised, RedisQueue, lane_names, lane_of
 from memory.errors import ConfigInvalid, QueueUnavailable
 from memory.ids import new_id
 from memory.ports import Delivery, Entry, Queue
@@ -137,6 +137,14 @@ async def test_done_removes_the_entry_and_may_be_said_twice(queue: RedisQueue) -
     await queue.done(deliveries[0])
     depth = await queue.depth()
     assert (depth.pending, depth.in_flight, depth.oldest_seconds) == (0, 0, 0)
+
+
+async def test_what_keeps_a_worker_from_storing_is_told_and_goes_by_itself(queue: RedisQueue) -> None:
+    assert await queue.trouble() is None
+    for text in ("its disk is full", "its disk fails: naïve"):
+        await queue.tell_trouble(text)
+        assert await queue.trouble() == text
+    assert 0 < await queue._client.execute_command("TTL", "mp:q:trouble") <= TROUBLE_S
 
 
 async def test_depth_tells_waiting_from_in_flight_and_how_old_the_oldest_is(queue: RedisQueue) -> None:

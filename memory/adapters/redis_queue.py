@@ -3,6 +3,7 @@
     mp:q:{live-03}        the lane's stream: x exchange, t tenant, s subject (16 raw bytes each), k kind, e envelope
     mp:q:{live-03}:dead   its dead letters: the same fields, r reason, a attempts
     mp:q:lanes            every lane that ever took an entry, so that fewer lanes in the configuration hide none
+    mp:q:trouble          why a worker could store nothing a moment ago; goes by itself
 
 One lane is one hash tag, so a cluster shards by lane and every transaction stays inside one slot. Who may read a lane
 is decided by its lease, not here: there is one consumer name. Entries leave by XACK + XDEL, never by length. Refuses,
@@ -42,6 +43,8 @@ _GROUP: Final = b"mp"
 _CONSUMER: Final = b"lane"
 _ENTRY_ID: Final = re.compile(r"[0-9]{1,19}-[0-9]{1,19}", re.ASCII)
 _LANES_KEY: Final = "mp:q:lanes"
+_TROUBLE_KEY: Final = "mp:q:trouble"
+TROUBLE_S: Final = 15  # a worker tries again every 5 s at least
 _CLASSES: Final[tuple[LaneClass, ...]] = ("live", "bulk")
 _FLUSH_ITEMS_MAX: Final = 128
 _ALONE_BYTES: Final = 256 << 10  # larger entries take a connection of their own, so that small ones need not wait
@@ -323,6 +326,17 @@ class RedisQueue:
             ids = [delivery.delivery_id for delivery in deliveries if delivery.lane == lane]
             with faults("done"):
                 await self._client.execute_command("EVAL", redis_scripts.DONE, 1, _key(lane), _GROUP, *ids)
+
+    async def tell_trouble(self, text: str) -> None:
+        """What keeps entries from being stored, for whoever asks within TROUBLE_S. Raises QueueUnavailable."""
+        with faults("tell of trouble"):
+            await self._client.execute_command("SET", _TROUBLE_KEY, text, "EX", TROUBLE_S)
+
+    async def trouble(self) -> str | None:
+        """What a worker told of last; None: nothing lately. Raises QueueUnavailable."""
+        with faults("ask for trouble"):
+            told = await self._client.execute_command("GET", _TROUBLE_KEY)
+        return None if told is None else str(told, "utf-8", "replace")
 
     # ------------------------------------------------------------ dead letters and counts
 

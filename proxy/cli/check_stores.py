@@ -182,6 +182,9 @@ async def redis(settings: Settings) -> Findings:
 async def _waiting(url: str, lanes: int) -> Finding:
     queue = RedisQueue(url, lanes=lanes)
     try:
+        if (told := await queue.trouble()) is not None:
+            mend = "mend what it says; nothing that was captured is lost meanwhile, and no restart is needed"
+            return Finding("FAIL", WAITING, f"a memory worker cannot store it: {told}", mend)
         return judged_depth(await queue.depth())
     except QueueUnavailable as fault:
         return Finding("FAIL", WAITING, str(fault), "see the queue server above")

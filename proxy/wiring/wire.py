@@ -70,7 +70,7 @@ from proxy.api.search_turns import SearchTurns, search_places
 from proxy.api.tool_record import ToolRecords
 from proxy.app import Front
 from proxy.auth import KeyedDoor, OpenDoor
-from proxy.breakers import Breakers, both, breakers_of
+from proxy.breakers import Breakers, both, breakers_of, stores
 from proxy.cache_report import CacheReport
 from proxy.capture import Bounds, Capture
 from proxy.chat import ChatCompletions, Parts
@@ -351,7 +351,7 @@ def _readiness(base: Base, models: ServedModels) -> Readiness:
     kept, breakers = base.kept, base.breakers
     return Readiness(
         {
-            "postgres": both(kept.database.ping, breakers.store),
+            "postgres": both(stores(kept.database.ping, base.queued.queue), breakers.store),
             "queue": both(base.queued.ping, breakers.hot_state),
             "embedder": both(kept.embedder.ping, breakers.embedder),
             "upstream": models.ping,

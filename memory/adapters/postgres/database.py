@@ -28,6 +28,8 @@ from policies.text import storable, storable_json
 
 APP_ROLE: Final = "mp_app"
 _REFUSING: Final = frozenset({"22", "23", "54"})
+_TROUBLED: Final = frozenset({"53100", "58030"})
+"""A full disk, and one that cannot be read or written: a server that has either may answer whoever only reads."""
 _STREAMED_ROWS: Final = 500
 _TIMED: Final = (17,)  # from here on a server ends a transaction that takes too long
 _FOREIGN: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
@@ -222,6 +224,8 @@ class Database:
         self.queries = queries
         self.refused: list[Callable[[UUID, Sequence[int]], None]] = []
         """Told of which tenant and scopes a write was refused: what is held of them may be gone."""
+        self.troubled: list[Callable[[str], None]] = []
+        """Told when the server says that its disk is full, or fails it."""
 
     def with_vault(self, vault: Callable[[], Vault]) -> Database:
         """The same pool; each transaction seals and opens with a vault of its own."""
@@ -292,6 +296,9 @@ class Database:
             await _roll_back(connection, exc)
             fault = _fault(exc)
             self._tell(fault, tenant, scopes)
+            if getattr(exc, "sqlstate", None) in _TROUBLED:
+                for tell in self.troubled:
+                    tell(str(fault))
             raise fault from exc
         except MemoryProxyFault as exc:
             await _roll_back(connection, exc)
