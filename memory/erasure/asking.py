@@ -49,7 +49,9 @@ class Asking:
         """What a target comes to now: the plan, ids of turns and ids of memories; answers that repeat it among them."""
         plan = await self.store.plan(target)
         tenant = target.scope.tenant
-        turns = {one.event_id: one.scope_id async for page in self._turns(plan, tenant) for one in page}
+        turns = dict[UUID, int]()
+        async for some in self.store.turns_named(tenant, *_turns_of(plan)):
+            turns |= some
         made = await self.store.reach(plan, tenant, turns)
         if repeats := await self._repeats(plan, target, made, turns.keys()):
             turns |= repeats
@@ -129,7 +131,7 @@ class Asking:
         return await self.store.get(tenant, erasure_id)
 
     def _turns(self, plan: Plan, tenant: UUID) -> AsyncIterator[list[GoneTurn]]:
-        return self.store.turns(tenant, plan.scope_ids, plan.sessions_beside, list(plan.turns), plan.touched)
+        return self.store.turns(tenant, *_turns_of(plan))
 
     async def _repeats(self, plan: Plan, target: Target, made: Mapping[UUID, int], turns: Set[UUID]) -> dict[UUID, int]:
         """Other answers that say the words of these turns, or of what goes with them, which they were given or stand
@@ -167,3 +169,8 @@ class Asking:
             return digest(content_key, "user" if target.kind == "user" else "project", target.value)
         names = "\x00".join((target.kind, target.scope.user, target.scope.project, target.scope.agent, target.value))
         return hmac.digest(content_key, names.encode("utf-8", "surrogatepass"), "sha256")
+
+
+def _turns_of(plan: Plan) -> tuple[Sequence[int], Sequence[UUID], Sequence[UUID], Sequence[int]]:
+    """Which turns a plan means, as the store is asked for them."""
+    return plan.scope_ids, plan.sessions_beside, list(plan.turns), plan.touched

@@ -15,7 +15,6 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import count
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 from uuid import UUID
 
@@ -1146,6 +1145,30 @@ async def test_hundreds_of_thousands_of_ids_are_not_followed_in_one_statement(
     monkeypatch.setattr(Transaction, "fetch", watching)
     assert await bench.parts.store.reach(Plan(), bench.stores.tenant, {new_id(): 1 for _ in range(12_000)}) == {}
     assert max(asked) <= 5_000 and sum(asked) == 12_000
+
+
+async def test_of_scopes_that_go_whole_only_what_was_made_elsewhere_is_followed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 50,000 users each turn and memory was: three fifths of the dry run of their project."""
+    ada, eve = bench.stores.scope("ada"), bench.stores.scope("eve")
+    await bench.commit(ada, "s")
+    await bench.commit(eve, "s", ("what eve says is quite another matter", "and so is the answer to it"))
+    memory = bench.postgres.psql("SELECT memory_id FROM memory_versions WHERE content LIKE '%silver%'")
+    audit = AuditLog(bench.stores.database, bench.parts.keys.audit_key)
+    sharing = Sharing(bench.stores.database, bench.stores.scopes, audit, bench.postgres.embeddings)
+    copy = (await sharing.share(ada, UUID(memory), "project", actor="key", now=T0)).copy_id
+    real, followed = Transaction.fetch, set[UUID]()
+
+    async def watching(tx: Transaction, query: str | Query, *arguments: Any) -> list[Any]:
+        if query in ("made_of", "ties_of_gone"):
+            followed.update(arguments[1])
+        return await real(tx, query, *arguments)
+
+    monkeypatch.setattr(Transaction, "fetch", watching)
+    _, turns, memories = await bench.asking.remembered(Target("user", "ada", ada))
+    assert followed == {copy}
+    assert {memory, str(copy)} < set(memories) and len(memories) == len(turns) + 1 == 3
 
 
 @pytest.mark.parametrize("table", ["exchanges", "ledger", "provenance", "derivations", "memory_versions"])
@@ -2300,10 +2323,10 @@ async def test_a_dry_run_of_a_project_of_thousands_holds_up_nobody(bench: Bench)
         async def plan(self, target: Target) -> Plan:
             return Plan(scopes=tuple(scopes))
 
-        async def turns(self, *asked: Any) -> AsyncIterator[list[Any]]:
+        async def turns_named(self, *asked: Any) -> AsyncIterator[dict[UUID, int]]:
             for some in some_of(list(ids.items()), 2_000):
                 await asyncio.sleep(0)
-                yield [SimpleNamespace(event_id=one, scope_id=scope_id) for one, scope_id in some]
+                yield dict(some)
 
         async def reach(self, *asked: Any) -> dict[UUID, int]:
             return dict(ids)

@@ -96,17 +96,29 @@ class EraseStore(EraseJobs):
         """Turns of these scopes, of sessions beside them and these themselves, in batches; `see`: the scopes that those
         beside lie in. Which they are is asked once: looked for page by page, all of a scope was sorted for each.
         """
-        asked = [(list(some), list[UUID](), list[UUID](), some) for some in some_of(scopes, SCOPES_AT_ONCE)]
-        for *wanted, seen in [*asked, (list[int](), list(sessions), list(events), see)]:
-            if not any(wanted):
-                continue
-            async with self._database.transaction(tenant, seen, read_only=True) as tx:
-                ids = [row["event_id"] for row in await tx.fetch("turns_gone", tenant, *wanted)]
-            for some in some_of(ids, _PAGE_ROWS):
+        async for seen, of in self._turns_gone(tenant, scopes, sessions, events, see):
+            for some in some_of(list(of), _PAGE_ROWS):
                 async with self._database.transaction(tenant, seen, read_only=True) as tx:
                     found = await tx.fetch("turns_to_erase", tenant, some)
                 if found:
                     yield [_turn(row) for row in found]
+
+    async def turns_named(
+        self, tenant: UUID, scopes: Sequence[int], sessions: Sequence[UUID], events: Sequence[UUID], see: Sequence[int]
+    ) -> AsyncIterator[dict[UUID, int]]:
+        """The same turns without their words, in batches: the scope of each."""
+        async for _, of in self._turns_gone(tenant, scopes, sessions, events, see):
+            yield of
+
+    async def _turns_gone(
+        self, tenant: UUID, scopes: Sequence[int], sessions: Sequence[UUID], events: Sequence[UUID], see: Sequence[int]
+    ) -> AsyncIterator[tuple[Sequence[int], dict[UUID, int]]]:
+        asked = [(list(some), list[UUID](), list[UUID](), some) for some in some_of(scopes, SCOPES_AT_ONCE)]
+        for *wanted, seen in [*asked, (list[int](), list(sessions), list(events), see)]:
+            if any(wanted):
+                async with self._database.transaction(tenant, seen, read_only=True) as tx:
+                    found = await tx.fetch("turns_gone", tenant, *wanted)
+                yield seen, {row["event_id"]: row["scope_id"] for row in found}
 
     async def own_ids(self, tenant: UUID, scopes: Sequence[int]) -> AsyncIterator[list[tuple[UUID, int, datetime]]]:
         """The memories of these scopes whose ids are theirs alone: id, scope, since when; in batches."""
@@ -125,22 +137,15 @@ class EraseStore(EraseJobs):
         """Every memory that a plan takes, with these turns, and its scope; copies that others are shown among them."""
         everything = _first_of(await self.scope_ids(tenant), plan.touched)
         whole = frozenset(plan.scope_ids)
-        of = await off_loop(len(events) * ID_BYTES, partial(_by_scope, events))
+        beside = await off_loop(len(events) * ID_BYTES, partial(_beside, events, whole))
         async with self._database.transaction(tenant, everything, read_only=True) as tx:
             await tx.run("plan_each_time")
-            taken: dict[UUID, Any] = {}
-            for some in some_of(plan.scope_ids, SCOPES_AT_ONCE):
-                await tx.see(tenant, _first_of(everything, some))
-                first = {event for scope_id in some for event in of.get(scope_id, ())}
-                first |= {row["memory_id"] for row in await tx.fetch("memories_of_scopes", tenant, some)}
-                taken |= await _taken_along(tx, tenant, first)
-            await tx.see(tenant, everything)
-            size_bytes = (len(events) + len(taken)) * ID_BYTES
-            first = await off_loop(size_bytes, lambda: _beside(events, whole) | _outside(taken, whole))
+            inside = {row["memory_id"]: row["scope_id"] async for row in _of_whole(tx, tenant, plan.scope_ids)}
+            first = beside | await _made_elsewhere(tx, tenant, [*events, *inside], everything, whole)
             first |= {row["memory_id"] for row in await tx.fetch("memories_of_sessions", tenant, plan.sessions_beside)}
-            taken |= await _taken_along(tx, tenant, first | plan.memories.keys())
+            taken = await _taken_along(tx, tenant, first | plan.memories.keys())
             taken = await _told_again(tx, tenant, taken)
-        return await off_loop(len(taken) * ID_BYTES, partial(_by_id, taken))
+        return await off_loop((len(inside) + len(taken)) * ID_BYTES, partial(_by_id, inside, taken))
 
     async def labelled(
         self, tenant: UUID, see: Sequence[int], ids: Sequence[UUID], sessions: Sequence[UUID]
@@ -365,18 +370,13 @@ class _Deletion:
     async def _made(self, scopes: list[int], sessions: list[UUID], turns: list[UUID]) -> dict[UUID, Any]:
         """Every memory that goes, with what it is: of these scopes and sessions, and made of any of it."""
         tx, tenant = self._tx, self._tenant
-        taken: dict[UUID, Any] = {}
-        for some in some_of(scopes, SCOPES_AT_ONCE):
-            await tx.see(tenant, some)
-            first = {row["memory_id"] for row in await tx.fetch("memories_of_scopes", tenant, some)}
-            first |= {row["event_id"] for row in await tx.fetch("turns_gone", tenant, some, [], [])}
-            await tx.see(tenant, _first_of(self._everything, some))
-            taken |= await _taken_along(tx, tenant, first)
-        await tx.see(tenant, self._everything)
-        first = {*turns, *self._items.ids("memory")}
+        taken = {row["memory_id"]: row async for row in _of_whole(tx, tenant, scopes)}
+        said = [row["event_id"] for row in await self._turns(scopes, [], [])]
+        first = await _made_elsewhere(tx, tenant, [*said, *taken], self._everything, self._whole)
+        first |= {*turns, *self._items.ids("memory")}
         first |= {row["memory_id"] for row in await tx.fetch("memories_of_sessions", tenant, sessions)}
         first |= {row["event_id"] for row in await self._turns([], sessions, [])}
-        taken |= await _taken_along(tx, tenant, first | _outside(taken, self._whole))
+        taken |= await _taken_along(tx, tenant, first)
         return await _told_again(tx, tenant, taken)
 
     async def _turns(self, scopes: list[int], sessions: list[UUID], turns: list[UUID]) -> list[Any]:
@@ -489,25 +489,37 @@ async def _taken_along(tx: Transaction, tenant: UUID, first: Iterable[UUID]) -> 
     return taken
 
 
-def _by_scope(events: Mapping[UUID, int]) -> dict[int, list[UUID]]:
-    of = dict[int, list[UUID]]()
-    for one, scope_id in events.items():
-        of.setdefault(scope_id, []).append(one)
-    return of
+async def _of_whole(tx: Transaction, tenant: UUID, scopes: Sequence[int]) -> AsyncIterator[Any]:
+    """Every memory of scopes that go whole. What was made of it there, or is tied to it there, is among them: it need
+    not be followed, which of 50,000 users took three fifths of a dry run.
+    """
+    for some in some_of(scopes, SCOPES_AT_ONCE):
+        await tx.see(tenant, some)
+        for row in await tx.fetch("memories_of_scopes", tenant, some):
+            yield row
 
 
-def _by_id(taken: Mapping[UUID, Any]) -> dict[UUID, int]:
-    return {one: taken[one]["scope_id"] for one in sorted(taken, key=attrgetter("int"))}
+async def _made_elsewhere(
+    tx: Transaction, tenant: UUID, ids: Sequence[UUID], everything: Sequence[int], whole: Set[int]
+) -> set[UUID]:
+    """What was made of these, of scopes that go whole, in those that stay; every scope is seen behind it."""
+    made: set[UUID] = set()
+    if whole and (stay := [one for one in everything if one not in whole]):
+        await tx.see(tenant, stay)
+        for some in some_of(ids, IDS_AT_ONCE):
+            made |= {row["derived_id"] for row in await tx.fetch("made_elsewhere", tenant, some)}
+    await tx.see(tenant, everything)
+    return made
+
+
+def _by_id(inside: Mapping[UUID, int], taken: Mapping[UUID, Any]) -> dict[UUID, int]:
+    found = {**inside} | {one: row["scope_id"] for one, row in taken.items()}
+    return {one: found[one] for one in sorted(found, key=attrgetter("int"))}
 
 
 def _beside(events: Mapping[UUID, int], whole: Set[int]) -> set[UUID]:
     """Turns of scopes that stay."""
     return {one for one, scope_id in events.items() if scope_id not in whole}
-
-
-def _outside(taken: Mapping[UUID, Any], whole: Set[int]) -> set[UUID]:
-    """What is taken along of scopes that stay: whom it names may be named by more that goes there."""
-    return {one for one, row in taken.items() if row["scope_id"] not in whole}
 
 
 def _told(made: Mapping[UUID, Any]) -> set[UUID | None]:

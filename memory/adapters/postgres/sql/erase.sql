@@ -251,11 +251,19 @@ CROSS JOIN LATERAL (
     WHERE tenant_id = $1 AND memory_id = down.id
     LIMIT 1) m;
 
+-- name: made_elsewhere
+-- What was made of any of these turns and memories in the scopes that are seen: an edge lies where what was made lies.
+-- $1 tenant uuid, $2 ids uuid[]
+-- Uses: derivations_of_source. Rows: derived_id.
+SELECT d.derived_id
+FROM unnest($2::uuid[]) AS w (id)
+CROSS JOIN LATERAL (SELECT derived_id FROM derivations WHERE tenant_id = $1 AND source_id = w.id OFFSET 0) d;
+
 -- name: memories_of_scopes
--- The ids of all memories of these scopes.
+-- All memories of these scopes, as `made_of` has them.
 -- $1 tenant uuid, $2 scope_ids int8[]
--- Uses: none. Rows: memory_id, scope_id.
-SELECT memory_id, scope_id
+-- Uses: none. Rows: memory_id, scope_id, kind, collection, session_id.
+SELECT memory_id, scope_id, kind, collection, session_id
 FROM memories
 WHERE tenant_id = $1 AND scope_id = ANY ($2);
 
