@@ -349,7 +349,7 @@ class _TenantStep:
             await self._note(place)
 
     async def _change_due(self, scope_id: int, window: Window) -> None:
-        if window.due:
+        if window.due and self._fresh.examined:  # of scopes that are looked at several at once noted already
             await self._note(None, at_once=True)  # so that a run never changed more than it looked at
         await self._change_all(scope_id, window.due)
 

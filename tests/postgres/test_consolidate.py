@@ -725,6 +725,27 @@ async def test_few_summaries_are_asked_about_at_once_since_each_leads_to_many_tu
     assert Asked.most["summaries"] <= 100
 
 
+async def test_what_was_looked_at_of_many_scopes_is_noted_once(night: Night) -> None:
+    """Each of 50,000 users of whom something was due had a transaction, and a line of progress, more for it."""
+    for number in range(12):
+        made = exchange(night.stores.scope(f"user {number}"), "s", 0, retrieval=None)
+        memories = tuple(replace(one, expires_at=T0 + DAY) for one in made.memories)
+        await night.stores.write.commit(replace(made, memories=memories), now=T0)
+
+    class Noted(ConsolidateStore):
+        times: ClassVar[list[Step]] = []
+
+        async def note(self, tenant: UUID, lead: Lead, counted: Counted, *args: Any) -> None:
+            self.times.append(counted.step)
+            await super().note(tenant, lead, counted, *args)
+
+    night.now = T0 + 40 * DAY
+    report = await night.on(Noted(night.stores.database, "memory_embeddings_test_model_1d820189")).run(lambda *_: None)
+    assert report is not None
+    assert next((one.examined, one.changed) for one in report if one.step == "expired") == (24, 24)
+    assert Noted.times.count("expired") < 6, "in front of the first change, at the end, and each second"
+
+
 def summary_text(postgres: TestDatabase) -> str:
     return postgres.psql(
         "SELECT v.content FROM memory_versions v JOIN memories m USING (tenant_id, memory_id, version)"
