@@ -25,11 +25,13 @@ import uvloop
 from memory.adapters.postgres.audit import AuditLog, Witness
 from memory.adapters.postgres.database import NIGHTLY, Database, Transaction
 from memory.adapters.postgres.keys import KeyStore, keys_of_tenant
+from memory.adapters.redis_ended import RedisEnded
 from memory.at_terminal import say_no_more
 from memory.audit import noted
 from memory.config import Settings
-from memory.errors import ConfigInvalid
+from memory.errors import ConfigInvalid, QueueUnavailable
 from memory.ids import new_id
+from memory.key_table import ended
 from memory.key_wiring import master_of
 from memory.keys import KeyRing
 from memory.stored import ApiKey
@@ -38,6 +40,7 @@ from policies.capability_token import TokenRefused, scope_name
 from policies.key_limits import LimitsInvalid, limits_of
 from policies.text import REPLACEMENT, is_steering, storable
 
+_TOLD_WITHIN_S: Final = 2.0
 _PREFIX: Final = re.compile(r"mp-([0-9a-f]{8})(?:-|$)", re.ASCII)
 
 
@@ -54,25 +57,29 @@ class Here:
     audit: AuditLog
     asked: Mapping[str, Any]
     now: datetime
+    told: RedisEnded
 
 
 async def keys(settings: Settings, text: str) -> int:
     """Do what is asked for; the exit code. Raises ConfigInvalid, StoreUnavailable, StartFailed."""
     asked = json.loads(text)
-    if settings.database.url is None or settings.data.dir is None:
-        raise ConfigInvalid("database.url or data.dir is not resolved")
+    redis_url = settings.redis.cache_url or settings.redis.url
+    if settings.database.url is None or redis_url is None or settings.data.dir is None:
+        raise ConfigInvalid("database.url, redis.url or data.dir is not resolved")
     master = await asyncio.to_thread(master_of, settings)
+    told = RedisEnded(redis_url.get_secret_value(), timeout_s=_TOLD_WITHIN_S)
     database = await Database.open(settings.database.url.get_secret_value(), NIGHTLY)
     try:
         store = KeyStore(database)
         ring = KeyRing(store, master)
-        here = Here(store, ring, AuditLog(database, ring.audit_key), asked, datetime.now(UTC))
+        here = Here(store, ring, AuditLog(database, ring.audit_key), asked, datetime.now(UTC), told)
         act = {"create": _create, "list": _list, "rotate": _rotate, "revoke": _revoke}[asked["act"]]
         code = await act(here)
     except KeyRefused as refused:
         sys.stderr.write(f"memory-proxy: {refused}\n")
         return 1
     finally:
+        await told.close()
         await database.close()
     if settings.auth.mode == "open":
         sys.stderr.write("note: this service runs with auth.mode open and asks nobody for a key\n")
@@ -178,6 +185,7 @@ async def _rotate(here: Here) -> int:
         )
     if secret is None:
         raise KeyRefused(f"mp-{key.prefix} ({key.name}) is {_state(key, here)}; make another: memory-proxy key create")
+    await _tell(here, key, act.key)
     act.say_done()
     return 0
 
@@ -187,11 +195,23 @@ async def _revoke(here: Here) -> int:
     act = await _acted(here, key.tenant_id, tenant, key.key_id, "key.revoke")
     if not await here.store.revoke_api_key(key.tenant_id, key.key_id, here.now, act):
         raise KeyRefused(f"mp-{key.prefix} ({key.name}) is revoked already")
+    await _tell(here, key, act.key)
     if here.asked["json"]:
         sys.stdout.write(json.dumps(_members(act.key, tenant, here), indent=2) + "\n")
     else:
         sys.stderr.write(f"mp-{key.prefix} ({key.name}) and its tokens are refused by every process within a second\n")
     return 0
+
+
+async def _tell(here: Here, before: ApiKey, after: ApiKey) -> None:
+    """Say in Redis which secrets are ended, for a process that cannot read the table just now."""
+    try:
+        await here.told.tell(ended(before, after, here.now), here.now)
+    except QueueUnavailable as fault:
+        sys.stderr.write(
+            f"note: it is done, and Redis was not told ({fault}): a process that cannot reach Postgres just now goes "
+            "on with the secret until it can, or for auth.stale_max_s\n"
+        )
 
 
 class _Act:

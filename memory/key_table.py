@@ -28,6 +28,14 @@ log: Final = logging.getLogger("memory_proxy.keys")
 
 
 @dataclass(frozen=True, slots=True)
+class Secret:
+    """One of the secrets that a key has had, by its prefix."""
+
+    key_id: UUID
+    prefix: str
+
+
+@dataclass(frozen=True, slots=True)
 class OpenedKey:
     """One key that may be used: what it allows, and what its tokens are signed with, None for a key without tokens."""
 
@@ -37,6 +45,11 @@ class OpenedKey:
     expires_at: datetime | None
     authority: Authority
     token_root: bytes | None = field(default=None, repr=False)
+
+    @property
+    def secret(self) -> Secret:
+        """Which of its secrets it is known by here."""
+        return Secret(self.key_id, self.prefix)
 
 
 class StoredKeys(Protocol):
@@ -103,6 +116,17 @@ class OpenedKeys:
         except EnvelopeUnreadable as fault:
             event(log, "key_without_tokens", logging.ERROR, key=str(row.key_id), fault=str(fault))
             return None
+
+
+def ended(before: ApiKey, after: ApiKey, now: datetime) -> dict[Secret, datetime]:
+    """Which secrets a change of a key ended, and from when on."""
+    ends: dict[Secret, datetime] = {}
+    for prefix in filter(None, (before.prefix, before.former_prefix)):
+        if after.revoked_at is None and prefix == after.prefix:
+            continue
+        lasts = after.former_until if after.revoked_at is None and prefix == after.former_prefix else None
+        ends[Secret(before.key_id, prefix)] = lasts or now
+    return ends
 
 
 def token_binding(tenant: UUID, key_id: UUID) -> Binding:

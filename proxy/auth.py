@@ -2,8 +2,8 @@
 
 `open`: one tenant, every capability, the header is not ours. `keys`: the bearer token's SHA-256 is looked up in a table
 that every process holds and refreshes; while the store cannot be read a known key stays valid for `stale_max_s`
-seconds. A capability token is checked against the key that it names, in the same table: it dies with it. Fails closed:
-no key or two of them, an unknown, revoked or expired one is refused.
+seconds, unless Redis tells that it was ended meanwhile. A capability token is checked against the key that it names, in
+the same table: it dies with it. Fails closed: no key or two of them, an unknown, revoked or expired one is refused.
 """
 
 from __future__ import annotations
@@ -12,15 +12,16 @@ import asyncio
 import hashlib
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final, Protocol
 from uuid import UUID
 
 from aiohttp import web
 
-from memory.errors import AuthUnavailable, InvalidApiKey, StoreUnavailable
-from memory.key_table import OpenedKey
+from memory.errors import AuthUnavailable, InvalidApiKey, QueueUnavailable, StoreUnavailable
+from memory.key_table import OpenedKey, Secret
 from memory.seldom import Seldom
 from memory.telemetry import event
 from policies.api_key import looks_damaged
@@ -32,6 +33,8 @@ log = logging.getLogger("memory_proxy.auth")
 REFRESH_S: Final = 0.5
 # Between two readings, and while one is under way, the table is not one that cannot be read.
 READ_S: Final = 4 * REFRESH_S
+# A reading takes milliseconds: a table that is older cannot be read just now.
+_LATE_S: Final = 1.5 * REFRESH_S
 # Before the first complete start there is no tenant, hence no key and no memory: requests go on without.
 UNKNOWN_TENANT: Final = UUID(int=0)
 
@@ -41,6 +44,13 @@ class KeyTable(Protocol):
 
     async def all_active(self, now: datetime) -> Mapping[bytes, OpenedKey]:
         """Every key that may be used now, by the SHA-256 of its secret. Raises StoreUnavailable."""
+
+
+class EndedSecrets(Protocol):
+    """Where secrets that hold no more are told of, also to who cannot read the table."""
+
+    async def known(self) -> Set[Secret]:
+        """Those that hold no more by now. Raises QueueUnavailable."""
 
 
 class OpenDoor:
@@ -62,13 +72,22 @@ class OpenDoor:
 class KeyedDoor:
     """`keys` mode: whoever holds a key."""
 
-    def __init__(self, table: KeyTable, *, stale_max_s: float, hide: Callable[[str], str] = str) -> None:
+    def __init__(
+        self,
+        table: KeyTable,
+        *,
+        stale_max_s: float,
+        hide: Callable[[str], str] = str,
+        told: EndedSecrets | None = None,
+    ) -> None:
         self._table = table
+        self._told = told
         self._hide = hide
         self._stale_max_s = stale_max_s
         self._keys: Mapping[bytes, OpenedKey] = {}
         self._signers: Mapping[str, tuple[OpenedKey, ...]] = {}  # by prefix: two keys may have the same one
         self._read_at = float("-inf")
+        self._ended: Set[Secret] = frozenset()  # since the table was read
         self._said = Seldom()
 
     async def keep_reading(self) -> None:
@@ -90,7 +109,22 @@ class KeyedDoor:
             return
         if keys is not self._keys:
             self._keys, self._signers = keys, _by_prefix(keys.values())
-        self._read_at = asked_at
+        self._read_at, self._ended = asked_at, frozenset()
+
+    async def keep_hearing(self) -> None:
+        """Hear of secrets that are ended while the table cannot be read, for ever; run as a task."""
+        while True:
+            await asyncio.sleep(REFRESH_S)
+            if time.monotonic() - self._read_at > _LATE_S:
+                await self.hear()
+
+    async def hear(self) -> None:
+        """Ask once which secrets hold no more; what was heard before stays where nobody answers."""
+        read_at = self._read_at
+        with suppress(QueueUnavailable):  # the other of the two stores: the key is good for `stale_max_s` now
+            heard = await self._told.known() if self._told is not None else frozenset()
+            if read_at == self._read_at:  # else the table has been read meanwhile, and says it
+                self._ended = heard
 
     def admit(self, request: web.Request) -> Credential:
         """The caller's credential. Raises InvalidApiKey, AuthUnavailable."""
@@ -100,6 +134,8 @@ class KeyedDoor:
             key, authority, token = self._by_token(secret, now)
         else:
             key, authority, token = self._by_secret(secret), None, None
+        if key.secret in self._ended:
+            raise InvalidApiKey("this key was revoked or rotated")
         if key.expires_at is not None and key.expires_at <= now:
             raise InvalidApiKey("this key has expired")
         age_s = time.monotonic() - self._read_at

@@ -22,6 +22,7 @@ from memory.adapters.postgres.migrate import embedding_table_name
 from memory.adapters.postgres.read_store import ReadStore
 from memory.adapters.postgres.scopes import Scopes
 from memory.adapters.postgres.serving_store import ServingStore
+from memory.adapters.redis_ended import RedisEnded
 from memory.adapters.redis_erase import RedisErase
 from memory.adapters.redis_hot import RedisHot
 from memory.adapters.redis_queue import RedisQueue
@@ -38,6 +39,7 @@ from memory.seldom import Seldom
 from memory.serving import StoredModel, read_note
 from memory.telemetry import Metrics, event
 from memory.write.hand_off import HandOff
+from proxy.auth import REFRESH_S
 
 log = logging.getLogger("memory_proxy.wiring")
 T = TypeVar("T")
@@ -73,6 +75,7 @@ class Queued:
     queue: RedisQueue
     hot_state: RedisHot
     rates: RedisRates
+    ended: RedisEnded
     hand_off: HandOff
 
     async def ping(self) -> None:
@@ -128,7 +131,8 @@ async def open_queued(settings: Settings, metrics: Metrics) -> Queued:
         (settings.redis.cache_url or url).get_secret_value(),
         timeout_ms=settings.recall.deadline_ms,  # asked beside recall, which may take as long
     )
-    return Queued(queue, hot_state, rates, hand_off)
+    ended = RedisEnded((settings.redis.cache_url or url).get_secret_value(), timeout_s=REFRESH_S)
+    return Queued(queue, hot_state, rates, ended, hand_off)
 
 
 def open_signals(settings: Settings) -> RedisErase:

@@ -201,7 +201,9 @@ class Wired:
             "counts": self.base.passages.keep_writing,
             "free memory": keep_trimming,
         }
-        return {**always, "keys": self.door.keep_reading} if isinstance(self.door, KeyedDoor) else always
+        if not isinstance(self.door, KeyedDoor):
+            return always
+        return {**always, "keys": self.door.keep_reading, "ended keys": self.door.keep_hearing}
 
 
 async def wire(settings: Settings, metrics: Metrics, listening: Listening) -> Wired:
@@ -221,7 +223,7 @@ async def wire(settings: Settings, metrics: Metrics, listening: Listening) -> Wi
     audit = AuditLog(kept.database, kept.keys.audit_key)
     journal = Journal(audit, metrics)
     parts = _parts(base, reading, upstream, models, journal, audit)
-    door = await _door(settings, kept)
+    door = await _door(settings, kept, queued)
     readiness = _readiness(base, models)
     signals = open_signals(settings)
     return Wired(
@@ -340,11 +342,12 @@ def _upstream(settings: Settings, listening: Listening) -> Upstream:
     )
 
 
-async def _door(settings: Settings, kept: Kept) -> OpenDoor | KeyedDoor:
+async def _door(settings: Settings, kept: Kept, queued: Queued) -> OpenDoor | KeyedDoor:
     hide = Names(redactor_of(settings), await kept.keys.names_key())
     if settings.auth.mode == "open":
         return OpenDoor(hide)
-    return KeyedDoor(OpenedKeys(kept.key_store, kept.keys), stale_max_s=settings.auth.stale_max_s, hide=hide)
+    table, stale_max_s = OpenedKeys(kept.key_store, kept.keys), settings.auth.stale_max_s
+    return KeyedDoor(table, stale_max_s=stale_max_s, hide=hide, told=queued.ended)
 
 
 def _readiness(base: Base, models: ServedModels) -> Readiness:
@@ -479,6 +482,7 @@ async def close(wired: Wired) -> None:
     await wired.base.queued.queue.close()
     await wired.base.queued.hot_state.close()
     await wired.base.queued.rates.close()
+    await wired.base.queued.ended.close()
     await wired.signals.close()
     if wired.tracing is not None:
         await wired.tracing.close()

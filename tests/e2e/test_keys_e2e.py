@@ -21,12 +21,15 @@ import aiohttp
 import openai
 import pytest
 
+from memory.adapters.redis_ended import RedisEnded
+from memory.key_table import Secret
 from policies.capability_token import Caveat, attenuated
 from policies.labels import Sensitivity
 from tests.e2e.keyed import MODEL, Keyed
 from tests.e2e.raw_http import RawAnswer, chunked, connect, request_bytes, send
 from tests.e2e.talk import rows
 from tests.e2e.upstreams import last
+from tests.service_fixture import frozen
 
 FACT = "The lighthouse keeper of Norrvik hides the spare key inside the bell."
 QUESTION = "Where does the lighthouse keeper of Norrvik hide the spare key?"
@@ -70,6 +73,26 @@ def test_what_is_done_with_keys_and_what_is_forgotten_leaves_a_row(keyed: Keyed)
     forgotten = [row for row in rows_of_log if row["action"] == "forget"]
     assert [row["why"] for row in forgotten] == ["user"]
     assert "audit-me" not in listed.stdout
+
+
+def test_redis_is_told_of_secrets_that_are_ended_and_who_cannot_tell_it_says_so(keyed: Keyed) -> None:
+    async def ended() -> frozenset[Secret]:
+        settings = json.loads((keyed.service.data / "run" / "settings.json").read_text())
+        told = RedisEnded(settings["redis"]["url"], timeout_s=5)
+        try:
+            return await told.known()
+        finally:
+            await told.close()
+
+    made = keyed.make("told of")
+    first = Secret(UUID(made["id"]), made["prefix"].removeprefix("mp-"))
+    assert first not in asyncio.run(ended())
+    _, said, _ = keyed.act("rotate", "told of", "--grace", "0", "--json")
+    second = Secret(first.key_id, json.loads(said)["prefix"].removeprefix("mp-"))
+    assert {first, second} & asyncio.run(ended()) == {first}
+    with frozen(keyed.service, "valkey-server"):
+        code, _, warned = keyed.act("revoke", "told of")
+    assert code == 0 and "Redis was not told" in warned
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,114 @@
+"""A secret that was ended is refused by a process that cannot read the table of keys, as long as Redis answers."""
+
+import hashlib
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+from aiohttp.test_utils import make_mocked_request
+
+from memory.adapters.redis_ended import RedisEnded
+from memory.errors import InvalidApiKey, QueueUnavailable, StoreUnavailable
+from memory.key_table import OpenedKey, Secret, ended
+from memory.stored import ApiKey
+from policies.capability_token import Authority
+from proxy.auth import KeyedDoor
+from tests.valkey_fixture import ValkeyServer
+
+NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
+LAPTOP, DESK = UUID(int=1), UUID(int=2)
+KEY = ApiKey(LAPTOP, UUID(int=9), "new", b"n" * 32, "laptop", {}, {}, (), "internal", NOW, None, None)
+
+
+@pytest.fixture
+async def told(valkey: ValkeyServer) -> AsyncIterator[RedisEnded]:
+    found = RedisEnded(valkey.url, timeout_s=2)
+    yield found
+    await found.close()
+
+
+class Table:
+    """The table of keys, which may be out of reach."""
+
+    def __init__(self, *keys: OpenedKey) -> None:
+        self.keys = {hashlib.sha256(f"mp-{key.prefix}".encode()).digest(): key for key in keys}
+        self.is_away = False
+
+    async def all_active(self, now: datetime) -> Mapping[bytes, OpenedKey]:
+        if self.is_away:
+            raise StoreUnavailable("cut off")
+        return self.keys
+
+
+def opened(key_id: UUID, prefix: str) -> OpenedKey:
+    return OpenedKey(key_id, UUID(int=9), prefix, None, Authority())
+
+
+def asks(prefix: str) -> Any:
+    return make_mocked_request("GET", "/", headers={"Authorization": f"Bearer mp-{prefix}"})
+
+
+async def test_a_process_that_is_cut_off_from_postgres_hears_of_it_and_lets_others_in(told: RedisEnded) -> None:
+    table = Table(opened(LAPTOP, "aaaa"), opened(LAPTOP, "bbbb"), opened(DESK, "cccc"))
+    door = KeyedDoor(table, stale_max_s=60, told=told)
+    await door.read()
+    table.is_away = True
+    await door.read()
+    await door.hear()
+    assert [door.admit(asks(one)).key_id for one in ("aaaa", "bbbb", "cccc")] == [LAPTOP, LAPTOP, DESK]
+    in_an_hour = Secret(LAPTOP, "bbbb"), NOW + timedelta(hours=1)
+    await told.tell(dict([(Secret(LAPTOP, "aaaa"), NOW), in_an_hour]), NOW)
+    await door.hear()
+    with pytest.raises(InvalidApiKey, match="revoked or rotated"):
+        door.admit(asks("aaaa"))
+    assert door.admit(asks("bbbb")).key_id == LAPTOP
+    assert door.admit(asks("cccc")).key_id == DESK
+
+
+async def test_the_table_is_believed_again_once_it_is_read(told: RedisEnded) -> None:
+    table = Table(opened(LAPTOP, "aaaa"))
+    door = KeyedDoor(table, stale_max_s=60, told=told)
+    await door.read()
+    await told.tell({Secret(LAPTOP, "aaaa"): NOW}, NOW)
+    await door.hear()
+    with pytest.raises(InvalidApiKey):
+        door.admit(asks("aaaa"))
+    await door.read()
+    assert door.admit(asks("aaaa")).key_id == LAPTOP
+
+
+async def test_where_neither_store_answers_what_was_heard_stays(told: RedisEnded) -> None:
+    door = KeyedDoor(Table(opened(LAPTOP, "aaaa"), opened(DESK, "cccc")), stale_max_s=60, told=told)
+    await door.read()
+    await told.tell({Secret(LAPTOP, "aaaa"): NOW}, NOW)
+    await door.hear()
+
+    class Away(RedisEnded):
+        async def known(self) -> frozenset[Secret]:
+            raise QueueUnavailable("cut off, too")
+
+    door._told = Away("redis://127.0.0.1:1", timeout_s=1)
+    await door.hear()
+    with pytest.raises(InvalidApiKey):
+        door.admit(asks("aaaa"))
+    assert door.admit(asks("cccc")).key_id == DESK
+
+
+def test_what_a_change_of_a_key_ends_and_when() -> None:
+    rotated = replace(KEY, prefix="newer", former_prefix="new", former_until=NOW + timedelta(hours=1))
+    redone = replace(rotated, prefix="newest")
+    said = {
+        "revoked": ended(rotated, replace(rotated, revoked_at=NOW), NOW),
+        "rotated": ended(KEY, rotated, NOW),
+        "redone": ended(rotated, redone, NOW),
+        "both at once": ended(rotated, replace(redone, former_prefix="newer", former_until=NOW), NOW),
+    }
+    assert {act: {one.prefix: at - NOW for one, at in ends.items()} for act, ends in said.items()} == {
+        "revoked": {"newer": timedelta(0), "new": timedelta(0)},
+        "rotated": {"new": timedelta(hours=1)},
+        "redone": {"newer": timedelta(0), "new": timedelta(hours=1)},
+        "both at once": {"newer": timedelta(0), "new": timedelta(0)},
+    }
