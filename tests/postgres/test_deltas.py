@@ -1,5 +1,6 @@
 """Requests of one conversation, each with its history: kept as deltas, opened as they came, dropped in order."""
 
+import asyncio
 import random
 from dataclasses import replace
 from datetime import timedelta
@@ -128,11 +129,34 @@ async def test_what_is_told_from_a_base_goes_with_it(workshop: Workshop) -> None
         scope_id = await workshop.eyes.fetchval("SELECT scope_id FROM exchanges LIMIT 1")
         await tx.see(tenant, [scope_id])
         await tx.run("unseal_these", tenant, [first.exchange_id])
+        await tx.run("unseal_told_from", tenant, [first.exchange_id])
     assert await kept(workshop, first) is None
     assert await kept(workshop, then) is None
     assert set((await rows_of(workshop)).values()) == {(None, None)}
     again = await say(workshop, "ada", talk_of(8))
     assert (await rows_of(workshop))[again.exchange_id][1] is None
+
+
+async def test_what_is_stored_while_its_base_goes_goes_with_it(workshop: Workshop) -> None:
+    first, then = await say(workshop, "ada", talk_of(6)), await say(workshop, "ada", talk_of(7))
+    tenant, database = workshop.store.tenant, workshop.store.database
+    await workshop.eyes.execute("UPDATE exchanges SET base_id = NULL WHERE exchange_id = $1", then.exchange_id)
+    scope_id = await workshop.eyes.fetchval("SELECT scope_id FROM exchanges LIMIT 1")
+
+    async def drop() -> None:
+        async with database.transaction(tenant, [scope_id]) as tx:
+            await tx.run("unseal_these", tenant, [first.exchange_id])
+            await tx.run("unseal_told_from", tenant, [first.exchange_id])
+
+    async with database.transaction(tenant, [scope_id]) as storing:
+        assert await storing.value("base_stays", tenant, first.exchange_id)
+        dropping = asyncio.create_task(drop())
+        while not await workshop.eyes.fetchval("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"):
+            await asyncio.sleep(0.01)
+        told = "UPDATE exchanges SET base_id = $1 WHERE exchange_id = $2"
+        await storing._connection.execute(told, first.exchange_id, then.exchange_id)
+    await dropping
+    assert set((await rows_of(workshop)).values()) == {(None, None)}
 
 
 async def test_a_base_that_is_gone_by_the_time_of_storing_leaves_the_whole(workshop: Workshop) -> None:

@@ -438,7 +438,9 @@ class _Deletion:
         self._counts["retrievals_unnamed"] += len(given)
         sessions, retrievals = sorted({row["session_id"] for row in given}), [row["retrieval_id"] for row in given]
         await tx.run("withdraw_nodes", tenant, sessions, retrievals, self._now)
-        await tx.run("unseal_these", tenant, [row["exchange_id"] for row in given])
+        exchanges = [row["exchange_id"] for row in given]
+        await tx.run("unseal_these", tenant, exchanges)
+        await tx.run("unseal_told_from", tenant, exchanges)
         await tx.run("unseal_retrievals", tenant, list(partly))
         self._counts["exchanges_unsealed"] += await tx.run("unseal_exchanges", tenant, list(partly))
 

@@ -890,9 +890,18 @@ CROSS JOIN LATERAL (
     OFFSET 0) a;
 
 -- name: unseal_these
--- Drop the sealed bodies of these exchanges, and those that are told from them.
+-- Drop the sealed bodies of these exchanges.
 -- $1 tenant uuid, $2 exchange_ids uuid[]
--- Uses: exchanges_pkey, exchanges_deltas. Rows: none.
+-- Uses: exchanges_pkey. Rows: none.
 UPDATE exchanges
 SET sealed = NULL, sealed_sha256 = NULL, base_id = NULL
-WHERE tenant_id = $1 AND (exchange_id = ANY ($2) OR base_id = ANY ($2)) AND sealed IS NOT NULL;
+WHERE tenant_id = $1 AND exchange_id = ANY ($2) AND sealed IS NOT NULL;
+
+-- name: unseal_told_from
+-- Drop the sealed bodies that are told from those of these exchanges, behind `unseal_these`: who stores one holds its base
+-- until then, and a statement that has waited for that sees nothing of what was stored meanwhile.
+-- $1 tenant uuid, $2 exchange_ids uuid[]
+-- Uses: exchanges_deltas. Rows: none.
+UPDATE exchanges
+SET sealed = NULL, sealed_sha256 = NULL, base_id = NULL
+WHERE tenant_id = $1 AND base_id = ANY ($2);
