@@ -5,6 +5,7 @@ Holds no state of its own and decides nothing: `memory/breaker.py` does.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from memory.telemetry import Metrics
 _SLOW_SHARE: Final = 0.4
 # vLLM's /tokenize: a call that was given up after this counts as a fault; each waits for it longer than that.
 COUNT_SLOW_S: Final = 0.1
+_TROUBLE_S: Final = 0.5  # much less than a probe of readiness has: what does not answer here is not the store
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +74,10 @@ def stores(probe: Callable[[], Awaitable[None]], queue: Troubled) -> Callable[[]
 
     async def probed() -> None:
         await probe()
-        with suppress(QueueUnavailable):  # another probe says so
-            if (told := await queue.trouble()) is not None:
+        with suppress(QueueUnavailable, TimeoutError):  # another probe says so
+            async with asyncio.timeout(_TROUBLE_S):
+                told = await queue.trouble()
+            if told is not None:
                 raise StoreUnavailable(f"what is captured waits, a memory worker cannot store it: {told}")
 
     return probed

@@ -405,6 +405,18 @@ async def test_readiness_tells_what_keeps_memory_workers_from_storing_though_the
         assert ("disk is full" in str(readiness.answer())) == (status == "degraded")
 
 
+async def test_a_queue_that_hangs_does_not_make_the_store_seem_away() -> None:
+    class Hangs:
+        async def trouble(self) -> str | None:
+            await asyncio.Event().wait()
+            return None
+
+    readiness = Readiness({"postgres": stores(_answers, Hangs())}, Metrics())
+    readiness.started = True
+    await readiness.probe()
+    assert readiness.answer()[1]["status"] == "ok"
+
+
 async def test_readiness_tells_of_a_dependency_that_answers_no_ping_though_nobody_has_asked_it_yet() -> None:
     store = Store()
     store.away = True
