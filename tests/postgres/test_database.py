@@ -272,6 +272,30 @@ async def test_settings_end_with_their_transaction(postgres: TestDatabase, cache
     await database.close()
 
 
+@pytest.mark.parametrize("version", [(15, 0), (18, 0)])
+async def test_a_transaction_is_of_whom_it_is_asked_for_and_no_statement_of_its_own_to_an_older_server(
+    postgres: TestDatabase, monkeypatch: pytest.MonkeyPatch, version: tuple[int, int]
+) -> None:
+    """Before 18 pg_stat_statements takes a SET of each value for another statement: 4,000 scopes filled its 5,000."""
+    asked = "SELECT current_user, current_setting('mp.tenant'), current_setting('mp.scopes')"
+    said, real = list[str](), asyncpg.Connection.execute
+
+    async def heard(self: asyncpg.Connection, query: str, *given: object, **named: object) -> str:
+        said.append(query)
+        return str(await real(self, query, *given, **named))
+
+    monkeypatch.setattr(asyncpg.Connection, "get_server_version", lambda _: version)
+    monkeypatch.setattr(asyncpg.Connection, "execute", heard)
+    database, tenant = await Database.open(postgres.app, Bounds(connections_max=1)), new_id()
+    for scopes in ([7, 8], [9]):
+        async with database.transaction(tenant, scopes) as tx:
+            found = await tx._connection.fetchrow(asked)
+            assert tuple(found) == ("mp_app", str(tenant), f"{{{','.join(map(str, scopes))}}}")
+    await database.close()
+    sets = {one.strip() for text in said for one in text.split(";") if one.strip().startswith("SET") and "{" in one}
+    assert len(sets) == (2 if version >= (18,) else 0)
+
+
 @pytest.mark.parametrize("generic", [True, False])
 async def test_what_each_exchange_runs_is_planned_once_a_connection(postgres: TestDatabase, generic: bool) -> None:
     database = await Database.open(postgres.app, Bounds(connections_max=1))

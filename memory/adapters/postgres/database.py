@@ -32,6 +32,7 @@ _TROUBLED: Final = frozenset({"53100", "58030"})
 """A full disk, and one that cannot be read or written: a server that has either may answer whoever only reads."""
 _STREAMED_ROWS: Final = 500
 _TIMED: Final = (17,)  # from here on a server ends a transaction that takes too long
+_ALIKE: Final = (18,)  # from here on a SET of another value is the same statement to pg_stat_statements
 _FOREIGN: Final = (asyncpg.PostgresError, asyncpg.InterfaceError, asyncpg.InternalClientError, OSError)
 
 
@@ -283,8 +284,8 @@ class Database:
         connection = await self._acquire(tenant, scopes)
         giving_back = True
         try:
-            whole_ms = within_ms if connection.get_server_version() >= _TIMED else None
-            await connection.execute(self._begin(tenant, scopes, read_only, whole_ms, generic, snapshot))
+            server = connection.get_server_version()
+            await connection.execute(self._begin(server, tenant, scopes, read_only, within_ms, generic, snapshot))
             yield Transaction(connection, self.queries, self._vault())
             if await connection.execute("COMMIT") != "COMMIT":
                 raise StoreUnavailable("Postgres: rolled back, a statement had failed")
@@ -337,6 +338,7 @@ class Database:
 
     def _begin(
         self,
+        server: tuple[int, ...],
         tenant: UUID | None,
         scope_ids: Iterable[int],
         read_only: bool,
@@ -344,23 +346,25 @@ class Database:
         generic: bool,
         snapshot: bool,
     ) -> str:
-        """One round trip, and nothing to plan in it. Only a UUID and integers go into the text."""
-        settings = {
-            "role": APP_ROLE,
-            "mp.tenant": "" if tenant is None else str(UUID(int=tenant.int)),
-            "mp.scopes": _array(scope_ids),
-            "statement_timeout": f"{self._bounds.statement_timeout_ms:d}",
-            "jit": "off",
-        }
+        """One round trip. Only a UUID and integers go into the text. A SET need not be planned, a SELECT must; of older
+        servers pg_stat_statements has a SET of each value as another statement, and would soon hold nothing else.
+        """
+        whose = {"mp.tenant": "" if tenant is None else str(UUID(int=tenant.int)), "mp.scopes": _array(scope_ids)}
+        settings = {"role": APP_ROLE, "statement_timeout": f"{self._bounds.statement_timeout_ms:d}", "jit": "off"}
         if generic:
             settings["plan_cache_mode"] = "force_generic_plan"
         if not read_only:
             settings["idle_in_transaction_session_timeout"] = f"{self._bounds.idle_in_transaction_ms:d}"
-        if within_ms is not None:
+        if within_ms is not None and server >= _TIMED:
             settings["transaction_timeout"] = f"{within_ms:d}"
         isolation = "REPEATABLE READ" if snapshot else "READ COMMITTED"
-        begin = f"BEGIN ISOLATION LEVEL {isolation}{', READ ONLY' if read_only else ''}"
-        return "; ".join((begin, *(f"SET LOCAL {name} = '{value}'" for name, value in settings.items())))
+        begin = [f"BEGIN ISOLATION LEVEL {isolation}{', READ ONLY' if read_only else ''}"]
+        if server >= _ALIKE:
+            settings |= whose
+        else:
+            told = (f"set_config('{name}', '{value}', true)" for name, value in whose.items())
+            begin.append(f"SELECT {', '.join(told)}")
+        return "; ".join((*begin, *(f"SET LOCAL {name} = '{value}'" for name, value in settings.items())))
 
     def _give_back_later(self, connection: Any, tenant: UUID | None, scopes: tuple[int, ...]) -> None:
         task = asyncio.create_task(self._clean_up(connection, tenant, scopes))
