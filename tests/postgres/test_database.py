@@ -6,6 +6,7 @@ import asyncio
 import signal
 import socket
 from datetime import UTC, datetime
+from typing import Any
 from uuid import UUID
 
 import asyncpg
@@ -280,7 +281,7 @@ async def test_a_transaction_is_of_whom_it_is_asked_for_and_no_statement_of_its_
     asked = "SELECT current_user, current_setting('mp.tenant'), current_setting('mp.scopes')"
     said, real = list[str](), asyncpg.Connection.execute
 
-    async def heard(self: asyncpg.Connection, query: str, *given: object, **named: object) -> str:
+    async def heard(self: asyncpg.Connection, query: str, *given: Any, **named: Any) -> str:
         said.append(query)
         return str(await real(self, query, *given, **named))
 
