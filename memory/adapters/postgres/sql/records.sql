@@ -295,16 +295,21 @@ FROM retrievals
 WHERE tenant_id = $1 AND scope_id = $2 AND retrieval_id = $3;
 
 -- name: exchange_sealed
--- The sealed parts of one exchange, with those that they are told from; none where these are gone.
+-- The sealed parts of one exchange, with those that they are told from; none where these are gone. It is looked up by
+-- itself: before the first statistics all of its scope was read for it (5,000 of 100,000: 41 to 69 ms, and now .2).
 -- $1 tenant uuid, $2 scope_id int8, $3 exchange_id uuid
 -- Uses: exchanges_pkey. Rows: exchange_id, session_id, subject_id, status, reason, sealed, sealed_sha256, finished_at,
 -- base_id, base_sealed.
 SELECT e.exchange_id, e.session_id, e.subject_id, e.status, e.reason,
        CASE WHEN e.base_id IS NULL OR b.sealed IS NOT NULL THEN e.sealed END AS sealed, e.sealed_sha256, e.finished_at,
        e.base_id, b.sealed AS base_sealed
-FROM exchanges e
+FROM (
+    SELECT exchange_id, scope_id, session_id, subject_id, status, reason, sealed, sealed_sha256, finished_at, base_id
+    FROM exchanges
+    WHERE tenant_id = $1 AND exchange_id = $3
+    LIMIT 1) e
 LEFT JOIN exchanges b ON b.tenant_id = $1 AND b.exchange_id = e.base_id
-WHERE e.tenant_id = $1 AND e.scope_id = $2 AND e.exchange_id = $3;
+WHERE e.scope_id = $2;
 
 -- name: turns_in_order
 -- Turns of a scope by session and number, from a cursor on, with what the client calls the session. `memory`: none where
