@@ -57,17 +57,17 @@ class Here:
     audit: AuditLog
     asked: Mapping[str, Any]
     now: datetime
-    told: RedisEnded
+    told: RedisEnded | None  # none where this command is not given the service's Redis
 
 
 async def keys(settings: Settings, text: str) -> int:
     """Do what is asked for; the exit code. Raises ConfigInvalid, StoreUnavailable, StartFailed."""
     asked = json.loads(text)
-    redis_url = settings.redis.cache_url or settings.redis.url
-    if settings.database.url is None or redis_url is None or settings.data.dir is None:
-        raise ConfigInvalid("database.url, redis.url or data.dir is not resolved")
+    if settings.database.url is None or settings.data.dir is None:
+        raise ConfigInvalid("database.url or data.dir is not resolved")
     master = await asyncio.to_thread(master_of, settings)
-    told = RedisEnded(redis_url.get_secret_value(), timeout_s=_TOLD_WITHIN_S)
+    redis_url = settings.redis.cache_url or settings.redis.url
+    told = RedisEnded(redis_url.get_secret_value(), timeout_s=_TOLD_WITHIN_S) if redis_url is not None else None
     database = await Database.open(settings.database.url.get_secret_value(), NIGHTLY)
     try:
         store = KeyStore(database)
@@ -79,7 +79,8 @@ async def keys(settings: Settings, text: str) -> int:
         sys.stderr.write(f"memory-proxy: {refused}\n")
         return 1
     finally:
-        await told.close()
+        if told is not None:
+            await told.close()
         await database.close()
     if settings.auth.mode == "open":
         sys.stderr.write("note: this service runs with auth.mode open and asks nobody for a key\n")
@@ -206,6 +207,8 @@ async def _revoke(here: Here) -> int:
 async def _tell(here: Here, before: ApiKey, after: ApiKey) -> None:
     """Say in Redis which secrets are ended, for a process that cannot read the table just now."""
     try:
+        if here.told is None:
+            raise QueueUnavailable("redis.url is not set here")
         await here.told.tell(ended(before, after, here.now), here.now)
     except QueueUnavailable as fault:
         sys.stderr.write(
