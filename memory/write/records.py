@@ -76,8 +76,7 @@ class Records:
             return None
         if len(delta) * SMALLER_BY > len(whole):
             return None
-        key = await self._keys.subject_key(tenant, captured.scope.user)
-        return Delta(base.exchange_id, seal(key, Binding(tenant, subject, captured.exchange_id, "exchange"), delta))
+        return Delta(base.exchange_id, await self._sealed(captured, captured.exchange_id, "exchange", delta))
 
     async def _under_subject_key(self, captured: Captured, delivery: Delivery) -> bytes:
         """The envelope as it came, or sealed again where the proxy had only the tenant's key at hand."""
