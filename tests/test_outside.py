@@ -238,7 +238,7 @@ async def _silent(writer: asyncio.StreamWriter) -> None:
 async def test_past_its_time_what_is_there_is_given(world: World) -> None:
     slow = world.page("/slow", _silent, "slow.example.org")
     world.finds(slow, world.page("/a"))
-    gained = await world.looks(OutsideBounds(total_s=0.9)).look(ASKER, NEWS, NOTHING)
+    gained = await world.looks(OutsideBounds(total_s=3)).look(ASKER, NEWS, NOTHING)
     assert [page.title for page in gained.pages] == ["/a"]
     assert gained.missed == (Missed(slow, "too_slow"),)
     world.service.scripts = Everywhere(_silent)
