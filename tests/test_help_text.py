@@ -51,3 +51,23 @@ the secret is shown once."""
 def test_help_fits_a_terminal_of_eighty_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "80")
     assert max(map(len, build_parser([]).format_help().splitlines())) <= 80
+
+
+@pytest.mark.parametrize(
+    ("words", "usage", "hint"),
+    [
+        ("serve --upsteam=http://v:8000", "serve", "; did you mean --upstream?"),
+        ("tasks add Mow --nedds 1", "tasks add", "; did you mean --needs?"),
+        ("entities unrelate 1 works_at 2", "entities unrelate", ""),
+    ],
+)
+def test_an_option_that_there_is_not_is_refused_by_its_command(
+    words: str, usage: str, hint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The usage of all commands was shown, which has none of their options."""
+    given = words.split()
+    with pytest.raises(SystemExit) as ended:
+        build_parser(given).parse_args(given)
+    said = capsys.readouterr().err
+    assert ended.value.code == 2
+    assert said.startswith(f"usage: memory-proxy {usage} ") and said.endswith(f"{hint}\n"), said

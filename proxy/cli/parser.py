@@ -9,6 +9,7 @@ import argparse
 import importlib
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
@@ -37,7 +38,7 @@ _PORT_MAX: Final = 65_535
 
 def build_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
     """The command line, with the options of the command that `words` begin with; None: of all commands."""
-    parser = argparse.ArgumentParser(prog="memory-proxy", description=_DESCRIPTION, formatter_class=Teaching)
+    parser: argparse.ArgumentParser = _Command(prog="memory-proxy", description=_DESCRIPTION, formatter_class=Teaching)
     parser.add_argument("--version", action=_Version, nargs=0, help="say which version this is and exit")
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     for name, (says, options) in COMMANDS.items():
@@ -46,6 +47,19 @@ def build_parser(words: Sequence[str] | None = None) -> argparse.ArgumentParser:
             options(command)
     _eval(commands)
     return parser
+
+
+class _Command(argparse.ArgumentParser):
+    """Refuses what it does not know by itself, so that its own usage is shown and not that of all commands."""
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> tuple[Any, list[str]]:
+        """Parse; nothing is left over."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            near = get_close_matches(unknown[0].partition("=")[0], self._option_string_actions, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
+        return found, unknown
 
 
 class _Version(argparse.Action):
