@@ -69,8 +69,9 @@ from memory.home import home_dir
 ENV_PREFIX = "MEMORY_PROXY_"
 # Variables with this prefix that are no settings: a client's key, the master key, and what the supervisor tells its
 # children (resolved settings, listening socket, ready pipe, slot number).
+ENV_OF_PEOPLE = (f"{ENV_PREFIX}KEY", f"{ENV_PREFIX}MASTER_KEY")
 ENV_NOT_SETTINGS = frozenset(
-    f"{ENV_PREFIX}{name}" for name in ("KEY", "SETTINGS", "LISTEN_FD", "READY_FD", "SLOT", "REPLACES", "MASTER_KEY")
+    (*ENV_OF_PEOPLE, *(f"{ENV_PREFIX}{name}" for name in ("SETTINGS", "LISTEN_FD", "READY_FD", "SLOT", "REPLACES")))
 )
 # What Kubernetes sets in every pod for a Service called memory-proxy, or memory-proxy-something.
 _SERVICE_LINK = re.compile(
@@ -326,7 +327,7 @@ def _from_environ(environ: Mapping[str, str]) -> tuple[dict[str, Given], list[Pr
             continue
         keys = [exact[name]] if name in exact else short.get(name, [])
         if len(keys) != 1:
-            problems.append(_unknown_variable(name, keys, [*exact, *short]))
+            problems.append(_unknown_variable(name, keys, [*exact, *short, *ENV_OF_PEOPLE]))
         elif keys[0] in given and given[keys[0]].value != _typed(known[keys[0]], environ[name]):
             problems.append(Problem(f"environment {name}", keys[0], f"differs from {given[keys[0]].where}"))
         else:

@@ -208,6 +208,13 @@ def test_a_collector_may_be_named_as_other_programs_name_it(tmp_path: Path, writ
     assert accepted(tmp_path, f"telemetry: {{otlp_endpoint: '{written}'}}").telemetry.otlp_endpoint == "http://c:4318"
 
 
+@pytest.mark.parametrize(("said", "meant"), [("MASTERKEY", "MASTER_KEY"), ("KEYS", "KEY")])
+def test_a_variable_that_is_no_setting_is_the_nearest_name_too(tmp_path: Path, said: str, meant: str) -> None:
+    """A misspelt master key was taken for the number of workers."""
+    lines = refusal(tmp_path, "", {}, {f"MEMORY_PROXY_{said}": "x"})
+    assert lines == [f"environment MEMORY_PROXY_{said}: unknown; did you mean MEMORY_PROXY_{meant}?"]
+
+
 def test_an_unknown_variable_is_refused_with_the_nearest_name(tmp_path: Path) -> None:
     lines = refusal(tmp_path, "", {"listen.prt": 1}, {"MEMORY_PROXY_UPSTREM_URL": "x", "MEMORY_PROXY_ZZZZ": "1"})
     assert lines == [
