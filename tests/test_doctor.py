@@ -14,6 +14,7 @@ import tempfile
 import threading
 import uuid
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -225,17 +226,36 @@ def test_what_else_a_start_refuses_is_found_before_it(tmp_path: Path) -> None:
     assert (finding.level, "dump it" in finding.found) == ("FAIL", True)
 
 
-def test_the_holder_of_the_data_directory_is_named(tmp_path: Path) -> None:
-    lock = tmp_path / "lock"
+@contextmanager
+def held(root: Path) -> Iterator[None]:
+    """The data directory is that of a service, process 4711."""
     script = "import fcntl,os,sys;f=open(sys.argv[1],'w');fcntl.flock(f,2);f.write('4711');f.flush();print();input()"
     with subprocess.Popen(
-        [sys.executable, "-c", script, str(lock)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-c", script, str(root / "lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as holder:
         assert holder.stdout is not None
         holder.stdout.readline()
-        assert check_machine.lock_holder(tmp_path) == "4711"
+        yield
         holder.communicate(b"\n")
+
+
+def test_the_holder_of_the_data_directory_is_named(tmp_path: Path) -> None:
+    with held(tmp_path):
+        assert check_machine.lock_holder(tmp_path) == "4711"
     assert check_machine.lock_holder(tmp_path) is None
+
+
+def test_a_service_that_starts_is_not_taken_for_a_stranger_with_its_key_elsewhere(
+    used_port: int, tmp_path: Path
+) -> None:
+    """`another process listens there: stop it`, it said of the very service, and of a key that was not made yet that it
+    is in the environment.
+    """
+    with held(tmp_path):
+        finding = check_machine.port(settings_with(listen={"port": used_port}), tmp_path)[0]
+        (key,) = check_start.master(tmp_path, Settings(), {})
+    assert (finding.level, "starting" in finding.mend, "stop it" in finding.found) == ("FAIL", True, False), finding
+    assert (key.level, "makes it as it starts" in key.found) == ("ok", True), key
 
 
 def test_a_port_that_a_stranger_holds_fails(used_port: int, tmp_path: Path) -> None:

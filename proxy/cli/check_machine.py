@@ -119,6 +119,9 @@ def port(settings: Settings, root: Path) -> Findings:
     if (_asked(f"{base}/memory/health") or {}).get("status") != "ok":  # many a server answers any path with JSON
         found = _can_listen(host, number) or "in use"
         mend = f"`ss -ltnp 'sport = :{number}'` (or `lsof -i :{number}`) names what listens there"
+        if lock_holder(root) is not None:
+            found = f"what listens there does not answer as the service that runs on {root}"
+            mend = f"that one may be starting: ask again in some seconds; else {mend}"
         return [Finding("FAIL", what, f"{host}: {found}", mend)]
     running = Finding("ok", what, f"memory-proxy is running on {base}")
     if lock_holder(root) is None:

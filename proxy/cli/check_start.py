@@ -45,7 +45,9 @@ def master(root: Path, settings: Settings, environ: Mapping[str, str]) -> Findin
 
 def _none_yet(what: str, path: Path, root: Path) -> Finding:
     if lock_holder(root) is not None:
-        return Finding("ok", what, f"no {path}: the running service has it from its environment")
+        return Finding(
+            "ok", what, f"no {path}: the running service makes it as it starts, or has it from its environment"
+        )
     if cluster_version(root / "pg") is not None:
         mend = f"restore it from the backup, or set {ENVIRONMENT}: what lies sealed there opens with no other"
         return Finding("FAIL", what, f"no {path}, and {root} holds a store", mend)
