@@ -158,7 +158,10 @@ def _create_once(path: Path, secret: bytes) -> None:
     except FileExistsError:
         return
     except OSError as exc:
-        raise StartFailed(f"the master key {path} cannot be made ({exc.strerror}); choose another --data-dir") from exc
+        raise StartFailed(
+            f"the master key {path} cannot be made ({exc.strerror}); see that {path.parent} is there and can be "
+            "written, or choose another --data-dir or encryption.master_key_file"
+        ) from exc
     finally:
         with contextlib.suppress(OSError):  # also where there is no such place
             draft.unlink()

@@ -145,6 +145,12 @@ async def test_a_kms_is_plugged_in_and_asked_once_for_a_tenant() -> None:
     assert kms.asked == 2  # wrapped when it was made, unwrapped when it was read
 
 
+def test_a_key_that_was_to_lie_elsewhere_names_that_place(tmp_path: Path) -> None:
+    """`choose another --data-dir`, which changes nothing of it, was the remedy."""
+    with pytest.raises(StartFailed, match=rf"see that {tmp_path}/none is there.* or encryption.master_key_file"):
+        master_key(tmp_path / "none" / "key", None, {})
+
+
 def test_a_disk_that_is_full_keeps_no_draft_of_the_key(tmp_path: Path) -> None:
     script = f"""
 import pathlib, resource, signal
