@@ -469,6 +469,32 @@ def test_the_address_may_be_that_of_an_openai_client(end: str) -> None:
     assert build_parser(["mcp"]).parse_args(["mcp", "--url", f"http://h:1{end}"]).url == "http://h:1"
 
 
+@pytest.mark.parametrize("command", ["documents", "artifacts"])
+def test_a_file_that_cannot_be_read_is_named_as_it_was_given(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of `.` nothing was told, and of `a/b.md` no directory."""
+    for given, why in ((".", "Is a directory"), ("none/b.md", "No such file or directory")):
+        assert main([command, "add", given, "--url", "http://127.0.0.1:1"]) == 1
+        assert capsys.readouterr().err.removeprefix("memory-proxy: ") == f"{given} cannot be read: {why}\n"
+
+
+def test_a_service_that_is_not_there_is_told_without_the_words_of_a_library(capsys: pytest.CaptureFixture[str]) -> None:
+    """`<urlopen error [Errno 111] Connection refused>` was told."""
+    assert main(["search", "boat", "--url", "http://127.0.0.1:1"]) == 1
+    assert "does not answer (Connection refused); is `memory-proxy serve` running there?" in capsys.readouterr().err
+
+
+def test_a_checkpoint_is_not_compared_with_itself(capsys: pytest.CaptureFixture[str]) -> None:
+    """`3 the same` was said of a name alone, with exit code 0."""
+    assert main(["checkpoint", "diff", "plan", "--url", "http://127.0.0.1:1"]) == 1
+    assert "--from N" in capsys.readouterr().err
+
+
+def test_no_checkpoint_of_one_conversation_is_not_told_of_the_whole_scope(capsys: pytest.CaptureFixture[str]) -> None:
+    with answering(whole({"data": [], "more": False, "next_cursor": None})) as url:
+        assert main(["checkpoint", "list", "--session", "trip", "--url", url]) == 0
+    assert capsys.readouterr().out == "none\n"
+
+
 def test_another_server_is_not_taken_for_the_service(capsys: pytest.CaptureFixture[str]) -> None:
     with answering(b'HTTP/1.1 404 Not Found\r\nContent-Length: 22\r\n\r\n{"detail":"Not Found"}') as url:
         assert main(["search", "boat", "--url", url]) == 1

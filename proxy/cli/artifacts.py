@@ -76,7 +76,7 @@ def _add(client: Client, options: argparse.Namespace) -> Any:
     try:
         content = path.read_bytes()
     except OSError as fault:
-        raise CallFailed(f"{path.name} cannot be read: {fault.strerror}") from fault
+        raise CallFailed(f"{path} cannot be read: {fault.strerror}") from fault
     return client.upload(PATH, fields, path.name, kind, content)
 
 

@@ -57,8 +57,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     diff = add_verb(verbs, "diff", _diff, "Compare two checkpoints, or two versions of one.")
     diff.add_argument("name")
     diff.add_argument("other", nargs="?", help="another checkpoint (default: the same one)")
-    diff.add_argument("--from", type=int, dest="from_version", metavar="N")
-    diff.add_argument("--to", type=int, dest="to_version", metavar="N")
+    diff.add_argument("--from", type=int, dest="from_version", metavar="N", help="its version (default: the current)")
+    diff.add_argument("--to", type=int, dest="to_version", metavar="N", help="the other's (default: the current)")
     branch = add_verb(verbs, "branch", _branch, "Another name for what it holds now, which goes on by itself.")
     branch.add_argument("name")
     branch.add_argument("new_name")
@@ -116,6 +116,8 @@ def _load(client: Client, options: argparse.Namespace) -> Any:
 
 
 def _diff(client: Client, options: argparse.Namespace) -> Any:
+    if options.other is None and options.from_version is None and options.to_version is None:
+        raise CallFailed("say what it is compared with: another checkpoint, or --from N, a version of its own")
     asked = {"with": options.other, "from": options.from_version, "to": options.to_version}
     return client.get(f"{_one(options)}/diff", asked)
 
@@ -161,8 +163,6 @@ def _told(verb: str, answer: Mapping[str, Any]) -> Iterable[str]:
     """An answer for people."""
     if verb == "list":
         yield from (listed(one) for one in answer["data"])
-        if not answer["data"]:
-            yield "no checkpoint in this scope"
     elif verb == "diff":
         yield from differences(answer)
     elif verb == "load":

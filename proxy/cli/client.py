@@ -221,8 +221,10 @@ class Client:
             with refused:
                 raise CallFailed(_reason(refused), refused.code) from refused
         except (urllib.error.URLError, http.client.HTTPException, OSError, UnicodeError) as fault:
+            cause = fault.reason if isinstance(fault, urllib.error.URLError) else fault
+            why = getattr(cause, "strerror", None) or cause
             raise CallFailed(
-                f"{self._base} does not answer ({fault}); is `memory-proxy serve` running there? (--url says where)"
+                f"{self._base} does not answer ({why}); is `memory-proxy serve` running there? (--url says where)"
             ) from fault
 
 

@@ -95,8 +95,11 @@ def _add(client: Client, options: argparse.Namespace) -> int:
             failed += not _followed(client, record, path.name, wait=not options.no_wait)
         except BrokenPipeError:
             raise
-        except (CallFailed, OSError) as fault:
+        except CallFailed as fault:
             sys.stderr.write(printable(f"{path.name}: {fault}\n"))
+            failed += 1
+        except OSError as fault:
+            sys.stderr.write(printable(f"{path} cannot be read: {fault.strerror}\n"))
             failed += 1
     return 1 if failed else 0
 

@@ -60,7 +60,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     relate.add_argument("--to", dest="valid_to", metavar="TIME", help="until when")
     relate.add_argument("--property", action="append", type=key_value, metavar="KEY=VALUE")
     unrelate = add_verb(verbs, "unrelate", sends("DELETE", _one_tie), "Tie two no more.")
-    unrelate.add_argument("relationship", metavar="ID")
+    unrelate.add_argument("relationship", metavar="ID", help="that of the tie, as `relate` and `near` say it")
     near = add_verb(verbs, "near", _near, "Who is near one, and by what.")
     near.add_argument("entity", metavar="ID")
     paths = add_verb(verbs, "paths", _paths, "The ways from one to another.")
