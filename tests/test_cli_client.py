@@ -1030,6 +1030,17 @@ def test_who_leaves_an_erasure_is_told_that_it_goes_on(
     assert "left; the erasure that was asked for goes on" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("counts", [{}, {"turns": 2}])
+def test_an_erasure_of_nothing_says_so_beside_its_receipt(
+    counts: dict[str, int], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A misspelt user got a signed receipt that is complete, and no word that nothing was there."""
+    planned = whole({"counts": {"turns": 0}, "sample_ids": [], "confirm": "c"})
+    with answering(planned, None, whole({"counts": counts, "complete": True, "signature": "00"})) as url:
+        assert main(["forget", "--user", "aad", "--yes", "--url", url]) == 0
+    assert ("nothing of it was there" in capsys.readouterr().err) == (not counts)
+
+
 def test_an_erasure_that_cannot_be_asked_about_is_said_to_go_on(capsys: pytest.CaptureFixture[str]) -> None:
     planned = whole({"counts": {"turns": 2}, "sample_ids": [], "confirm": "c"})
     waits = whole({"status": "running", "step": "probe", "id": "e1"})

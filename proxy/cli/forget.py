@@ -78,6 +78,8 @@ def _by_api(options: argparse.Namespace, kind: str, value: str) -> int:
     finally:
         progress.clear()
     show_json(answer)
+    if is_receipt and not answer["counts"]:
+        sys.stderr.write("memory-proxy: nothing of it was there, or not any more: is the name right?\n")
     return 0 if not is_receipt or answer["complete"] else 1
 
 
