@@ -12,6 +12,7 @@ from aiohttp.test_utils import make_mocked_request
 from hypothesis import given
 from hypothesis import strategies as st
 from multidict import CIMultiDict
+from pydantic import BaseModel
 
 from memory.errors import MemoryInvalid, Unprocessable
 from memory.ids import new_id
@@ -21,8 +22,10 @@ from proxy.api.memories import version_in
 from proxy.api.paging import page_of
 from proxy.api.retrievals import is_young
 from proxy.api.schemas import MemoryPatch
-from proxy.api.schemas_entity import EntityAsked
+from proxy.api.schemas_checkpoint import CheckpointAsked
+from proxy.api.schemas_entity import EntityAsked, RelationshipAsked
 from proxy.api.schemas_forget import ForgetAsked
+from proxy.api.schemas_replay import ReplayAsked
 from proxy.api.schemas_search import SearchAsked
 from proxy.identity import rfc3339
 
@@ -128,6 +131,21 @@ def test_a_member_that_does_not_fit_is_named(body: dict[str, Any], param: str, s
         validated(SearchAsked, body)
     assert refused.value.param == param
     assert said in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("model", "body", "said"),
+    [
+        (ReplayAsked, {"without": ["m1"]}, "without.0: expected an id, like 01a205db-37d7-7a8d-8300-d7d3ca9ec6e8"),
+        (CheckpointAsked, {"name": "n", "memories": [f"{UUID(int=1)}\n"]}, "memories.0: expected an id, like "),
+        (RelationshipAsked, {"source": "a", "type": "works at", "target": "b"}, "type: expected small letters, digits"),
+    ],
+)
+def test_what_a_text_is_to_look_like_is_said_in_words(model: type[BaseModel], body: dict[str, Any], said: str) -> None:
+    """`String should match pattern '^[0-9a-fA-F]{8}(-…'` was said."""
+    with pytest.raises(Unprocessable) as refused:
+        validated(model, body)
+    assert refused.value.message.startswith(said) and "pattern" not in refused.value.message
 
 
 def test_a_refusal_of_ours_says_what_is_wrong_and_not_what_kind_of_error_it_was() -> None:

@@ -7,10 +7,11 @@ body is built when the first of its kind comes (2 ms): there are 160 of them, an
 
 from __future__ import annotations
 
+import re
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema
 
 from memory.audit import Decision
 from memory.shared import SharedTo
@@ -40,6 +41,25 @@ Moment = Annotated[
     BeforeValidator(_moment),
     PlainSerializer(to_rfc3339, return_type=str),
     WithJsonSchema({"type": "string", "format": "date-time"}),
+]
+
+
+def matching(pattern: str, expected: str) -> AfterValidator:
+    """The whole text is of this pattern; who sends another is told what is expected, in words."""
+
+    def checked(text: str) -> str:
+        if re.fullmatch(pattern, text) is None:
+            raise ValueError(f"expected {expected}")
+        return text
+
+    return AfterValidator(checked)
+
+
+_ID = "[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+Id = Annotated[
+    str,
+    matching(_ID, "an id, like 01a205db-37d7-7a8d-8300-d7d3ca9ec6e8"),
+    WithJsonSchema({"type": "string", "pattern": f"^{_ID}$"}),
 ]
 
 

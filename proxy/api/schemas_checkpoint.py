@@ -8,7 +8,7 @@ from pydantic import AfterValidator, ConfigDict, Field
 
 from memory.checkpoints import PartState
 from policies.checkpoint import NAME_CHARS_MAX, Part, name_of
-from proxy.api.schemas import Asked, Moment, Said, SensitivityName, without_defaults
+from proxy.api.schemas import Asked, Id, Moment, Said, SensitivityName, without_defaults
 
 NOTES_CHARS_MAX = 8_000
 LINE_CHARS_MAX = 500
@@ -17,7 +17,6 @@ IDS_MAX = 64
 
 Name = Annotated[str, Field(min_length=1, max_length=NAME_CHARS_MAX * 4), AfterValidator(name_of)]
 Line = Annotated[str, Field(min_length=1, max_length=LINE_CHARS_MAX)]
-Id = Annotated[str, Field(pattern=r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$")]
 
 
 class _Parts(Asked):

@@ -17,11 +17,16 @@ from policies.entity import (
     VALUE_CHARS_MAX,
     Type,
 )
-from proxy.api.schemas import Asked, Moment, Said, SensitivityName, without_defaults
+from proxy.api.schemas import Asked, Moment, Said, SensitivityName, matching, without_defaults
 
 Name = Annotated[str, Field(min_length=1, max_length=NAME_CHARS_MAX)]
 Names = Annotated[list[Name], Field(max_length=ALIASES_MAX)]
-Key = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,63}$")]
+_KEY = "[a-z][a-z0-9_]{0,63}"
+Key = Annotated[
+    str,
+    matching(_KEY, "small letters, digits and underscores, a letter first, at most 64, like works_at"),
+    WithJsonSchema({"type": "string", "pattern": f"^{_KEY}$"}),
+]
 Value = str | bool | int | float
 NAMED_BY_MAX = 100  # a list of a thousand of them is 4 MB with it, and was without an end
 

@@ -16,8 +16,8 @@ from policies.entity import ALIASES_MAX, NAME_CHARS_MAX, VALUE_CHARS_MAX
 from policies.entity import NOTES_CHARS_MAX as ENTITY_CHARS_MAX
 from policies.persona import DESCRIPTION_CHARS_MAX, INTEREST_CHARS_MAX, INTERESTS_MAX
 from policies.task import TITLE_CHARS_MAX, WORDS_CHARS_MAX
-from proxy.api.schemas import Asked, Moment, SensitivityName, ValidationStatus
-from proxy.api.schemas_checkpoint import Id, Name
+from proxy.api.schemas import Asked, Id, Moment, SensitivityName, ValidationStatus
+from proxy.api.schemas_checkpoint import Name
 from proxy.api.schemas_entity import EntityAsked, RelationshipAsked, scalars
 from proxy.api.schemas_persona import PersonaAsked
 from proxy.api.schemas_task import TaskAsked

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field
 
-from proxy.api.schemas import Asked, ErrorSaid, Moment, Said
+from proxy.api.schemas import Asked, ErrorSaid, Id, Moment, Said
 
 IDS_MAX = 1000
-_Id = Annotated[str, Field(pattern=r"^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$")]
 
 
 class ReplayAsked(Asked):
@@ -18,14 +17,14 @@ class ReplayAsked(Asked):
     as_of: Moment | None = Field(
         default=None, description="Recall as the store stood then; without it when the request came."
     )
-    without: list[_Id] = Field(default=[], max_length=IDS_MAX, description="Memories to leave out.")
+    without: list[Id] = Field(default=[], max_length=IDS_MAX, description="Memories to leave out.")
     config: dict[str, int] = Field(
         default={},
         max_length=16,
         description="Settings by their name: recall.budget_tokens_max, recall.candidates_max, recall.episodes_max, "
         "recall.facts_max, recall.procedures_max, recall.tasks_max, session.replay_turns.",
     )
-    in_prompt: list[_Id] | None = Field(
+    in_prompt: list[Id] | None = Field(
         default=None,
         max_length=IDS_MAX,
         description="Memories taken as placed at earlier turns, so not placed anew; without it those that were.",
