@@ -477,6 +477,16 @@ def test_a_file_that_cannot_be_read_is_named_as_it_was_given(command: str, capsy
         assert capsys.readouterr().err.removeprefix("memory-proxy: ") == f"{given} cannot be read: {why}\n"
 
 
+@pytest.mark.parametrize(
+    ("search", "said"), [("nothing", "nothing was found"), ("unreachable", "the search failed (unreachable); `memory-")]
+)
+def test_a_search_without_a_page_says_why(search: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """`no page: unreachable`, it said where the search service of the configuration did not answer."""
+    with answering(whole({"search": search, "pages": [], "missed": [], "integrity": "web"})) as url:
+        assert main(["outside", "the latest version of PostgreSQL", "--url", url]) == 1
+    assert capsys.readouterr().out.startswith(f"no page: {said}")
+
+
 def test_a_service_that_is_not_there_is_told_without_the_words_of_a_library(capsys: pytest.CaptureFixture[str]) -> None:
     """`<urlopen error [Errno 111] Connection refused>` was told."""
     assert main(["search", "boat", "--url", "http://127.0.0.1:1"]) == 1

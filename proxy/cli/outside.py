@@ -20,6 +20,11 @@ Needs outside.enabled and outside.search_url (a SearXNG-compatible service). The
 personal data; one that holds a secret does not. Pages are documents of the scope: `memory-proxy documents list`.
 """
 PATH: Final = "/memory/v1/outside"
+_SEARCHED: Final = {
+    "found": "none of what was found could be kept",
+    "nothing": "nothing was found",
+    "withheld": "withheld, since a secret or what is confidential does not leave this machine",
+}
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,4 +51,9 @@ def run_outside(options: argparse.Namespace) -> int:
 def _told(answer: dict[str, Any]) -> list[str]:
     lines = [f"kept    {page['url']}  {page['title']}" for page in answer["pages"]]
     lines += [f"missed  {one['url']}  ({one['reason']})" for one in answer["missed"]]
-    return lines or [f"no page: {answer['search']}"]
+    return lines or [f"no page: {_why_none(answer['search'])}"]
+
+
+def _why_none(search: str) -> str:
+    failed = f"the search failed ({search}); `memory-proxy doctor` asks the service at outside.search_url"
+    return _SEARCHED.get(search, failed)
