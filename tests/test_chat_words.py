@@ -238,6 +238,9 @@ def test_any_header_makes_one_line(headers: dict[str, str]) -> None:
         (Failure("refused", "no", 403, "scope_denied"), "another key"),
         (Failure("refused", "no", 403, "capability_missing"), "--can"),
         (Failure("refused", "The model `x` does not exist.", 404, "404"), "/model"),
+        (Failure("refused", "no such persona", 404, "not_found", "X-Memory-Persona"), "/persona -"),
+        (Failure("refused", "no such value", 400, "memory_invalid", "X-Memory-Persona"), "/persona -"),
+        (Failure("refused", "no such checkpoint", 404, "not_found", "X-Memory-Checkpoint"), "/checkpoint load"),
         (Failure("refused", "This model's maximum context length is 8192 tokens", 400), "/session new"),
         (Failure("refused", "slow down", 429, "rate_limited", retry_after="7"), "come again in 7 s"),
         (Failure("refused", "vLLM is away", 502, "upstream_unreachable"), "doctor"),
@@ -250,7 +253,7 @@ def test_every_fault_says_what_to_do(failure: Failure, does: str) -> None:
     assert failure.message in said
     in_a_script = failure_words(failure, "http://h", in_talk=False)
     assert failure.message in in_a_script
-    assert not re.search(r"/(retry|undo|session|model)", in_a_script)
+    assert not re.search(r"/(retry|undo|session|model|persona|checkpoint)", in_a_script)
 
 
 def test_a_fault_of_a_command_has_a_remedy_only_where_its_code_has_one() -> None:

@@ -47,6 +47,10 @@ _REMEDIES: Final[Mapping[str, str]] = {
     "store_unavailable": "the service's store does not answer now; `memory-proxy doctor` says why",
     "draining": "the service is going down or restarting; /retry asks again",
 }
+_BY_PARAM: Final[Mapping[str, str]] = {
+    "X-Memory-Persona": "/persona list shows those that there are; /persona - asks for none",
+    "X-Memory-Checkpoint": "/checkpoint list shows those that there are; /checkpoint load NAME gives that one instead",
+}
 _BY_STATUS: Final[Mapping[int, str]] = {
     401: "give a key with --key or in MEMORY_PROXY_KEY",
     403: "this key may not do that",
@@ -99,7 +103,7 @@ def _failure_words(failure: Failure, url: str) -> str:
     if failure.status == 400 and "context length" in failure.message:
         do = "the conversation is too long for this model; /undo drops the last exchange, /session new begins anew"
     else:
-        do = remedy(failure.code) or _BY_STATUS.get(failure.status or 0, "")
+        do = remedy(failure.code) or _BY_PARAM.get(failure.param) or _BY_STATUS.get(failure.status or 0, "")
     return f"{said}\n{do}" if do else said
 
 
