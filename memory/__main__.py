@@ -20,6 +20,7 @@ from memory.at_terminal import at_terminal, hear_interrupts
 from memory.config import Settings, settings_from_environ
 from memory.erasure.model import KINDS
 from memory.errors import (
+    REFUSED,
     TRY_AGAIN,
     ConfigInvalid,
     EmbedderUnavailable,
@@ -80,7 +81,7 @@ def _ran(given: argparse.Namespace) -> int:
         return TRY_AGAIN
     except (ConfigInvalid, ModelFileInvalid, StartFailed) as fault:
         last_words(given.what, fault, form)
-        return 2
+        return REFUSED
 
 
 def _has_its_key(settings: Settings) -> None:

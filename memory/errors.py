@@ -53,6 +53,8 @@ from typing import Final, Literal
 
 TRY_AGAIN: Final = 75
 """EX_TEMPFAIL, the exit code of what cannot be done now: a store is away, or another process is at it."""
+REFUSED: Final = 2
+"""The exit code of what stays so until somebody mends it, which is said on stderr."""
 WebReason = Literal[
     "refused_address",
     "robots",

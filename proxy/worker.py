@@ -23,7 +23,7 @@ from aiohttp import web
 
 from memory.beside import beside, kept_going
 from memory.config import Settings, settings_from_environ
-from memory.errors import ConfigInvalid, MemoryProxyFault, ModelFileInvalid, StartFailed
+from memory.errors import REFUSED, ConfigInvalid, MemoryProxyFault, ModelFileInvalid, StartFailed
 from memory.seldom import Lasting
 from memory.serving import ModelMoved
 from memory.telemetry import Metrics, configure_logging, event, last_words
@@ -53,13 +53,13 @@ def main() -> int:
         settings = settings_from_environ(os.environ)
     except ConfigInvalid as fault:
         sys.stderr.write(f"memory-proxy worker: {fault}\n")
-        return 2
+        return REFUSED
     configure_logging(settings.log.level, settings.log.format)
     try:
         uvloop.run(serve(settings))
     except (ConfigInvalid, ModelFileInvalid, StartFailed) as fault:
         last_words("worker", fault, settings.log.format)
-        return 2
+        return REFUSED
     return 0
 
 

@@ -35,7 +35,7 @@ from memory.metric_files import reading
 from memory.telemetry import merged_exposition
 from proxy.supervisor.children import Child, Command
 from proxy.supervisor.data_dir import claimed
-from proxy.supervisor.fleet import LISTEN_FD, Pool
+from proxy.supervisor.fleet import DEATHS_MAX, LISTEN_FD, Pool
 from proxy.supervisor.journal import Journal
 from proxy.supervisor.keeper import Keeper
 from proxy.supervisor.leftovers import buried, started_at
@@ -507,6 +507,14 @@ def test_proxy_workers_that_only_die_end_the_start(place: Path) -> None:
     with supervised(place, commands={"proxy_worker": ["/bin/false"]}) as service:
         assert service.process.wait(60) == 1
         assert "cannot start: proxy worker 0 dies at every start" in service.log
+
+
+def test_a_proxy_worker_that_says_why_it_will_not_serve_is_heard(place: Path) -> None:
+    """Of a tokenizer that is not there it said so eight times in half a minute, before the start was given up."""
+    with supervised(place, commands={"proxy_worker": ["/bin/sh", "-c", "exit 2"]}) as service:
+        assert service.process.wait(60) == 1
+        assert "cannot start: proxy worker 0 dies at every start" in service.log
+        assert service.log.count("reason=exit code 2") < DEATHS_MAX
 
 
 def test_sigterm_while_starting_ends_with_0(place: Path) -> None:

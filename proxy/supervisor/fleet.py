@@ -24,6 +24,7 @@ LISTEN_FD = "MEMORY_PROXY_LISTEN_FD"
 WORKER_PATIENCE_S = 30.0
 DRAIN_MARGIN_S = 5.0
 DEATHS_MAX = 8
+REFUSALS_MAX = 2
 
 
 @dataclass(slots=True)
@@ -64,9 +65,12 @@ class Pool:
 
     @property
     def hopeless(self) -> str | None:
-        """The name of a process that has died `DEATHS_MAX` times (about 11 s) and never served; None: there is hope."""
-        lost = (keeper for keeper in self._keepers.values() if keeper.deaths >= DEATHS_MAX and not keeper.has_served)
-        return next((keeper.command.name for keeper in lost), None)
+        """The name of a process that has never served, and has said `REFUSALS_MAX` times why it will not or has died
+        `DEATHS_MAX` times (half a minute and more); None: there is hope.
+        """
+        silent = (keeper for keeper in self._keepers.values() if not keeper.has_served)
+        lost = (one for one in silent if one.refusals >= REFUSALS_MAX or one.deaths >= DEATHS_MAX)
+        return next((one.command.name for one in lost), None)
 
     async def stop(self, hurry: asyncio.Event) -> None:
         """Stop all of them together."""

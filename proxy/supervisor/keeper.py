@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from memory.errors import StartFailed
+from memory.errors import REFUSED, StartFailed
 from proxy.supervisor.children import Child, Command, describe_exit, start
 from proxy.supervisor.journal import Journal
 
@@ -45,6 +45,7 @@ class Keeper:
         self.serving = asyncio.Event()
         self.complete = asyncio.Event()
         self.deaths = 0
+        self.refusals = 0
         self.has_served = False
         self._journal = journal
         self._env_now = env_now
@@ -118,7 +119,9 @@ class Keeper:
         self._began(child)
         watch = asyncio.create_task(self._watch(reader))
         try:
-            return describe_exit(await child.wait())
+            code = await child.wait()
+            self.refusals += code == REFUSED
+            return describe_exit(code)
         finally:
             self._child = None
             self.serving.clear()

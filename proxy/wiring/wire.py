@@ -81,6 +81,7 @@ from proxy.itself import Listening
 from proxy.limits import KeyUse
 from proxy.load import LoadControl, places_of
 from proxy.passages import Passages
+from proxy.prompt import Rules
 from proxy.readiness import Readiness
 from proxy.relay import Upstream
 from proxy.remembering import MemoryParts
@@ -210,7 +211,9 @@ async def wire(settings: Settings, metrics: Metrics, listening: Listening) -> Wi
     """Build the parts of a worker that is `listening` there. Raises ConfigInvalid, StartFailed, ModelFileInvalid where
     they cannot be.
     """
-    reranker = await asyncio.to_thread(cross_encoder, settings)  # first: where it is refused nothing is open yet
+    # First: where one of them is refused nothing is open yet.
+    reranker = await asyncio.to_thread(cross_encoder, settings)
+    rules = await asyncio.to_thread(block_rules, settings)
     tracing = await asyncio.to_thread(traces, settings, metrics)
     kept = await open_kept(settings)
     queued = await open_queued(settings, metrics)
@@ -222,7 +225,7 @@ async def wire(settings: Settings, metrics: Metrics, listening: Listening) -> Wi
     reading = _reading(base, reranker)
     audit = AuditLog(kept.database, kept.keys.audit_key)
     journal = Journal(audit, metrics)
-    parts = _parts(base, reading, upstream, models, journal, audit)
+    parts = _parts(base, reading, upstream, models, rules, journal, audit)
     door = await _door(settings, kept, queued)
     readiness = _readiness(base, models)
     signals = open_signals(settings)
@@ -285,12 +288,18 @@ def _reading(base: Base, reranker: CrossEncoder | None) -> Reading:
 
 
 def _parts(
-    base: Base, reading: Reading, upstream: Upstream, models: ServedModels, journal: Journal, audit: AuditLog
+    base: Base,
+    reading: Reading,
+    upstream: Upstream,
+    models: ServedModels,
+    rules: Rules,
+    journal: Journal,
+    audit: AuditLog,
 ) -> Parts:
     settings, metrics, kept, queued = base.settings, base.metrics, base.kept, base.queued
     bounds = Bounds(settings.queue.request_bytes_max, settings.queue.answer_bytes_max)
     capture = Capture(queued.hand_off, reading.conversations, kept.keys, bounds, metrics)
-    rules, hints = block_rules(settings), GuardedHints(queued.hot_state, base.breakers.hot_state)
+    hints = GuardedHints(queued.hot_state, base.breakers.hot_state)
     memory = MemoryParts(
         settings=settings,
         keys=kept.keys,
