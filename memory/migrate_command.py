@@ -15,6 +15,8 @@ from collections.abc import Awaitable, Callable
 
 import uvloop
 
+from memory.adapters.postgres.database import POOLER
+from memory.adapters.postgres.fitness import keeps_prepared
 from memory.adapters.postgres.migrate import admits, check, lacks, migrate, pending, reached, same_database
 from memory.adapters.postgres.scrub import after_a_killed_one, data_directory
 from memory.config import Settings, effective_journal
@@ -48,6 +50,8 @@ async def migrated(settings: Settings) -> None:
         if served != url:
             await same_database(url, served)
         await admits(served)
+        if not await keeps_prepared(served):
+            raise StartFailed(f"database.url leads through a pooler that loses what was prepared; remedy: {POOLER}")
     if settings.data.dir is not None and await data_directory(url) == settings.data.dir / "pg":
         await after_a_killed_one(url)
     await settle(settings, url)

@@ -39,6 +39,7 @@ from proxy.cli.checks import Check, Finding, Findings, as_json, as_text, failed,
 from proxy.cli.client import Client
 from proxy.cli.examination import configuration
 from tests.cluster_fixture import Cluster
+from tests.pooler_fixture import forgetful_pooler
 from tests.postgres_fixture import TestDatabase
 from tests.service_fixture import Service
 from tests.test_cli_client import answering
@@ -385,6 +386,15 @@ async def test_a_schema_that_lacks_a_column_fails(postgres: TestDatabase) -> Non
     postgres.psql("ALTER TABLE memories DROP COLUMN reviewed_at")
     schema = named(await check_stores.postgres(settings), "Postgres schema")
     assert (schema.level, "memories.reviewed_at" in schema.found) == ("FAIL", True)
+
+
+async def test_a_pooler_that_loses_what_was_prepared_fails_with_the_remedy(postgres: TestDatabase) -> None:
+    """All that it asked was done by one connection, and it found nothing wrong."""
+    async with forgetful_pooler(postgres.server.root) as port:
+        url = f"postgresql://mp_app@127.0.0.1:{port}/{postgres.name}?sslmode=disable"
+        settings = settings_with(database={"url": SecretStr(url), "owner_url": SecretStr(postgres.owner)})
+        (found,) = await check_stores.postgres(settings)
+    assert (found.level, "pooler" in found.found, "max_prepared_statements" in found.mend) == ("FAIL", True, True)
 
 
 async def test_an_absent_postgres_fails_without_its_password() -> None:

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from memory.adapters.postgres.database import Bounds, Database
-from memory.adapters.postgres.fitness import Fitness, fitness
+from memory.adapters.postgres.database import POOLER, Bounds, Database
+from memory.adapters.postgres.fitness import Fitness, fitness, keeps_prepared
 from memory.adapters.postgres.migrate import lacks, pending
 from memory.adapters.postgres.serving_store import ServingStore
 from memory.adapters.redis_fitness import RedisFitness, redis_fitness
@@ -99,9 +99,12 @@ async def postgres(settings: Settings) -> Findings:
     try:
         app = await fitness(url.get_secret_value())
         own = app if owner == url else await fitness(owner.get_secret_value())
+        prepared = await keeps_prepared(url.get_secret_value())
     except StoreUnavailable as fault:
         mend = "is it running, and are host, database, user and password of database.url right?"
         return [Finding("FAIL", "Postgres", str(fault), mend)]
+    if not prepared:
+        return [Finding("FAIL", "Postgres", "answers through a pooler that loses what was prepared", POOLER)]
     findings = judged_postgres(app, own, settings)
     if not any(finding.level == "FAIL" for finding in findings):
         findings.append(await _schema(owner.get_secret_value()))

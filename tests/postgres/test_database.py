@@ -18,6 +18,7 @@ from memory.adapters.postgres.keys import KeyStore
 from memory.adapters.postgres.migrate import check, ensure_embedding_table, migrate
 from memory.errors import StoreRefused, StoreUnavailable
 from memory.ids import new_id
+from tests.pooler_fixture import forgetful_pooler
 from tests.postgres_fixture import DIM, MODEL, MODEL_DIGEST, TEMPLATE, Server, TestDatabase
 
 
@@ -233,6 +234,16 @@ async def test_a_disk_that_is_full_is_named_with_the_remedy(postgres: TestDataba
         async with database.transaction(None) as tx:
             await tx._connection.fetchval("SELECT mp_full()")
     await database.close()
+
+
+async def test_a_pooler_that_loses_what_was_prepared_is_named_with_the_remedy(postgres: TestDatabase) -> None:
+    """A start behind PgBouncer 1.18 said nothing but DuplicatePreparedStatementError, again and again."""
+    async with forgetful_pooler(postgres.server.root) as port:
+        database = await Database.open(f"postgresql://mp_app@127.0.0.1:{port}/{postgres.name}?sslmode=disable")
+        with pytest.raises(StoreUnavailable, match=r"26000, a pooler loses .* max_prepared_statements of PgBouncer"):
+            for _ in range(3):
+                await database.ping()
+        await database.close()
 
 
 async def test_a_statement_that_takes_too_long_is_ended(postgres: TestDatabase) -> None:

@@ -38,6 +38,7 @@ from memory.config import Settings, load_settings, write_private
 from memory.errors import TRY_AGAIN, ModelFileInvalid, StartFailed, StoreUnavailable
 from memory.migrate_command import migrated
 from memory.model import Scope
+from tests.pooler_fixture import forgetful_pooler
 from tests.postgres_fixture import DIM, MODEL, MODEL_DIGEST, TEMPLATE, Server, TestDatabase
 from tests.valkey_fixture import ValkeyServer
 
@@ -120,6 +121,15 @@ async def test_vectors_that_who_serves_does_not_see_end_the_start_with_the_remed
         postgres_server.psql("ALTER DATABASE unseen SET search_path = public, extensions")
     postgres_server.psql("GRANT USAGE ON SCHEMA extensions TO mp_app", "unseen")
     await admits(url)
+
+
+async def test_a_pooler_that_loses_what_was_prepared_ends_the_start_with_the_remedy(postgres: TestDatabase) -> None:
+    """It was retried for ever behind PgBouncer 1.18, or it came up and 47 requests of 50 went without memory."""
+    async with forgetful_pooler(postgres.server.root) as port:
+        url = f"postgresql://mp_app@127.0.0.1:{port}/{postgres.name}?sslmode=disable"
+        urls = {"database.url": url, "database.owner_url": postgres.owner}
+        with pytest.raises(StartFailed, match=r"a pooler .*; remedy: set max_prepared_statements"):
+            await migrated(load_settings(None, urls, {}))
 
 
 async def test_a_start_under_another_master_key_than_the_stores_is_refused(

@@ -30,6 +30,9 @@ APP_ROLE: Final = "mp_app"
 _REFUSING: Final = frozenset({"22", "23", "54"})
 _TROUBLED: Final = frozenset({"53100", "58030"})
 """A full disk, and one that cannot be read or written: a server that has either may answer whoever only reads."""
+_POOLED: Final = ("26000", "42P05")
+"""A statement is not there that was prepared, or is there already: the connection is another than it was."""
+POOLER: Final = "set max_prepared_statements of PgBouncer (1.21 or later), or its pool_mode to session"
 _STREAMED_ROWS: Final = 500
 _TIMED: Final = (17,)  # from here on a server ends a transaction that takes too long
 _ALIKE: Final = (18,)  # from here on a SET of another value is the same statement to pg_stat_statements
@@ -453,9 +456,14 @@ def _named(exc: BaseException) -> str:
     """What happened, without the server's detail: that may quote a row."""
     if isinstance(exc, asyncpg.PostgresError):
         constraint = getattr(exc, "constraint_name", None)
-        remedy = ", its disk is full: free some space" if isinstance(exc, asyncpg.DiskFullError) else ""
-        return f"{type(exc).__name__} {exc.sqlstate}{f' on {constraint}' if constraint else ''}{remedy}"
+        return f"{type(exc).__name__} {exc.sqlstate}{f' on {constraint}' if constraint else ''}{_remedy(exc)}"
     return f"{type(exc).__name__}{f' {exc.strerror}' if isinstance(exc, OSError) and exc.strerror else ''}"
+
+
+def _remedy(exc: asyncpg.PostgresError) -> str:
+    if isinstance(exc, asyncpg.DiskFullError):
+        return ", its disk is full: free some space"
+    return f", a pooler loses what was prepared: {POOLER}" if exc.sqlstate in _POOLED else ""
 
 
 def dump_json(value: Any) -> str:

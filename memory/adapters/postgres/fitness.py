@@ -1,13 +1,16 @@
 """What a Postgres is like, before or after it is ours: a DSN in, a Fitness out. Reads the catalogue only.
 
-One short-lived connection, no pool, since the pool wants the schema. Raises StoreUnavailable with the server's own
+Short-lived connections, no pool, since the pool wants the schema. Raises StoreUnavailable with the server's own
 reason (no rows are read, so no text of theirs can be quoted), never the password.
 """
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 
@@ -39,14 +42,35 @@ class Fitness:
 async def fitness(dsn: str) -> Fitness:
     """Ask one server. Raises StoreUnavailable."""
     query = queries_in(Path(__file__).parent / "sql_fitness")["fitness"]
+    async with _connection(dsn) as connection:
+        row = await connection.fetchrow(query.sql, timeout=_CONNECT_TIMEOUT_S)
+    if row is None:
+        raise StoreUnavailable("the current role is not in pg_roles")
+    return Fitness(**dict(row))
+
+
+async def keeps_prepared(dsn: str) -> bool:
+    """Whether what a client has prepared is there at its next transaction: a pooler may give it another connection, as
+    here, where a second client holds the first one. Raises StoreUnavailable.
+    """
+    async with _connection(dsn) as one, _connection(dsn) as other:
+        try:
+            prepared = await one.prepare("SELECT 1", name="mp_prepared", timeout=_CONNECT_TIMEOUT_S)
+            await prepared.fetchval(timeout=_CONNECT_TIMEOUT_S)
+            async with other.transaction():
+                await prepared.fetchval(timeout=_CONNECT_TIMEOUT_S)
+        except (asyncpg.DuplicatePreparedStatementError, asyncpg.InvalidSQLStatementNameError):
+            return False
+    return True
+
+
+@asynccontextmanager
+async def _connection(dsn: str) -> AsyncIterator[Any]:
     try:
         connection = await asyncpg.connect(dsn, timeout=_CONNECT_TIMEOUT_S, statement_cache_size=0)
         try:
-            row = await connection.fetchrow(query.sql, timeout=_CONNECT_TIMEOUT_S)
+            yield connection
         finally:
             connection.terminate()
     except (asyncpg.PostgresError, asyncpg.InterfaceError, OSError, TimeoutError, ValueError) as exc:
         raise StoreUnavailable(f"{type(exc).__name__}: {exc}" if str(exc) else type(exc).__name__) from exc
-    if row is None:
-        raise StoreUnavailable("the current role is not in pg_roles")
-    return Fitness(**dict(row))

@@ -108,7 +108,7 @@ async def _as_before(connection: Any) -> None:
 @asynccontextmanager
 async def _connection(dsn: str) -> AsyncIterator[Any]:
     try:
-        connection = await asyncpg.connect(dsn, command_timeout=_TIMEOUT_S)
+        connection = await asyncpg.connect(dsn, command_timeout=_TIMEOUT_S, statement_cache_size=0)
     except (asyncpg.PostgresError, OSError) as exc:
         raise StoreUnavailable(f"Postgres cannot be used: {type(exc).__name__}") from exc
     try:
