@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from memory.at_terminal import at_terminal, hear_interrupts
+from memory.at_terminal import at_terminal, hear_interrupts, signals_held
 from memory.config import Settings, settings_from_environ
 from memory.erasure.model import KINDS
 from memory.errors import (
@@ -92,7 +92,8 @@ def _has_its_key(settings: Settings) -> None:
 def _command(what: str) -> Callable[[Settings, argparse.Namespace], int]:
     """Loaded by itself: what a worker imports takes .8 s, for which who makes a key should not wait."""
     module, _, name = COMMANDS[what].partition(".")
-    run: Callable[[Settings, argparse.Namespace], int] = getattr(importlib.import_module(f"memory.{module}"), name)
+    with signals_held():
+        run: Callable[[Settings, argparse.Namespace], int] = getattr(importlib.import_module(f"memory.{module}"), name)
     return run
 
 

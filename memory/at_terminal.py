@@ -13,7 +13,8 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from io import TextIOWrapper
 from typing import Final, NoReturn
 
@@ -66,6 +67,18 @@ def hold_interrupts() -> None:
 def hear_interrupts() -> None:
     """Let through the Ctrl-C that was held back since `hold_interrupts`, by the program that this one was before."""
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+@contextmanager
+def signals_held() -> Iterator[None]:
+    """What tells us to end waits until this is done: a library in C makes a fault of its own of what comes while it is
+    loaded (onnxruntime an ImportError), which ends the process with a traceback.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM, signal.SIGHUP})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def say_no_more() -> None:

@@ -24,6 +24,7 @@ from typing import Any
 import pytest
 
 from memory.__main__ import _parser
+from memory.config import Settings, write_private
 from memory.erasure.receipt import signed
 from memory.master import RECEIPTS, load_or_create_master_key, master_key
 from proxy.__main__ import main
@@ -185,6 +186,36 @@ def test_an_export_that_is_ended_leaves_no_half_file(number: signal.Signals, tmp
             process.send_signal(number)
             assert process.wait(20) == -number
     assert list(tmp_path.iterdir()) == []
+
+
+LOADED_IN_C = """
+import os, signal
+try:
+    os.kill(os.getpid(), signal.{name})
+    for _ in range(1000): pass
+except BaseException as fault:
+    raise ImportError("initialization failed") from fault
+def command(settings, given): return 0
+"""
+RUNS_IT = """
+import sys, memory
+from memory import __main__ as program
+memory.__path__.append({place!r})
+program.COMMANDS = {{"worker": "loaded_in_c.command"}}
+sys.argv = ["memory", "worker"]
+sys.exit(program.main())
+"""
+
+
+@pytest.mark.parametrize(("name", "code"), [("SIGTERM", -signal.SIGTERM), ("SIGINT", 130)])
+def test_a_worker_that_is_ended_while_it_loads_ends_quietly(name: str, code: int, tmp_path: Path) -> None:
+    """Loading onnxruntime makes an ImportError of whatever interrupts it: its traceback stood in the service's log."""
+    (tmp_path / "loaded_in_c.py").write_text(LOADED_IN_C.format(name=name))
+    write_private(Settings(), tmp_path / "settings.json")
+    env = {**os.environ, "MEMORY_PROXY_SETTINGS": str(tmp_path / "settings.json")}
+    command = [sys.executable, "-c", RUNS_IT.format(place=str(tmp_path))]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (code, "")
 
 
 @pytest.mark.parametrize("command", ["export", "import"])
