@@ -20,12 +20,14 @@ from cryptography import x509
 
 from memory.adapters.redis_client import connect
 from memory.adapters.redis_cluster import Cluster as ClusterClient
+from memory.adapters.redis_ended import RedisEnded
 from memory.adapters.redis_erase import RedisErase
 from memory.adapters.redis_hot import RedisHot
 from memory.adapters.redis_owner import owner_of
 from memory.adapters.redis_queue import Promised, RedisQueue, lane_of
 from memory.chain import Digest
 from memory.errors import QueueUnavailable, StartFailed
+from memory.key_table import Secret
 from memory.model import Scope
 from memory.ports import Entry
 from memory.read.conversation import Asked
@@ -323,6 +325,23 @@ async def test_what_is_on_its_way_is_found_where_it_goes(cluster: Cluster) -> No
         finally:
             end()
             cluster.move_slot(key, before)
+
+
+async def test_trouble_and_keys_that_ended_are_told_of_wherever_their_slot_is(cluster: Cluster) -> None:
+    secret = Secret(uuid4(), "aaaa")
+    known = frozenset({secret})
+    ended = RedisEnded(cluster.url, timeout_s=5)
+    async with queue_of(cluster) as queue, AsyncExitStack() as back:
+        back.push_async_callback(ended.close)
+        await queue.tell_trouble("its disk is full")
+        await ended.tell({secret: datetime.now(UTC)}, datetime.now(UTC))
+        for key in ("mp:q:trouble", "mp:k:ended"):
+            before = cluster.primary_of(key)
+            end = cluster.move_slot(key, another(cluster, before), leave=True)
+            back.callback(cluster.move_slot, key, before)
+            assert (await queue.trouble(), await ended.known()) == ("its disk is full", known)
+            end()
+            assert (await queue.trouble(), await ended.known()) == ("its disk is full", known)
 
 
 @pytest.mark.long
