@@ -114,7 +114,7 @@ def _told(verdict: dict[str, Any]) -> str:
 
 
 async def _listed(log: AuditLog, tenants: list[tuple[UUID, str]], asked: AuditAsked) -> int:
-    where = AuditFilter(action=asked.action, actor=asked.actor, id=asked.id)
+    where, listed = AuditFilter(action=asked.action, actor=asked.actor, id=asked.id), 0
     for tenant, name in tenants:
         left, cursor = min(max(asked.limit, 1), LIMIT_MAX), None
         while left:
@@ -122,8 +122,11 @@ async def _listed(log: AuditLog, tenants: list[tuple[UUID, str]], asked: AuditAs
             for row in page.rows:
                 sys.stdout.write(_as_json(name, row) if asked.as_json else _line(name, row))
             left -= len(page.rows)
+            listed += len(page.rows)
             if (cursor := page.next_cursor) is None:
                 break
+    if not listed and not asked.as_json:
+        sys.stdout.write("none\n")
     return 0
 
 

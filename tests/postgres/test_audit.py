@@ -125,6 +125,16 @@ async def test_a_filter_that_few_rows_pass_is_held_against_some_rows_at_a_time(
     assert pages == [[], [6], [], []]
 
 
+@pytest.mark.parametrize(("as_json", "said"), [(False, "none\n"), (True, "")])
+async def test_a_list_without_a_row_says_so(
+    chain: Chain, as_json: bool, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await chain.log.record([chain.note("act.1")])
+    asked = AuditAsked("list", as_json=as_json, action="act.2")
+    assert await audit_command._listed(chain.log, [(chain.tenant, "default")], asked) == 0
+    assert capsys.readouterr().out == said
+
+
 async def test_the_command_lists_what_a_page_had_no_time_to_look_for(
     chain: Chain, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -150,9 +150,7 @@ class EntityStore(TieStore):
                 root = one["merged_into"] or other["merged_into"]
                 raise Conflict(f"one of them is merged into {root}: merge that one, or split it first", param="into")
             if one["type"] != other["type"]:
-                raise Conflict(
-                    f"a {one['type']} and a {other['type']} are not one: change the type first", param="into"
-                )
+                raise Conflict(f"{one['type']} and {other['type']} are not one: change the type first", param="into")
             await tx.run("merge_with_it", scope.tenant, entity_id, into)
             await tx.run("merge_entity", scope.tenant, entity_id, one["version"] + 1, into, now)
             await tx.run("merge_entity", scope.tenant, into, other["version"] + 1, None, now)
