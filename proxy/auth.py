@@ -87,7 +87,8 @@ class KeyedDoor:
         self._keys: Mapping[bytes, OpenedKey] = {}
         self._signers: Mapping[str, tuple[OpenedKey, ...]] = {}  # by prefix: two keys may have the same one
         self._read_at = float("-inf")
-        self._ended: Set[Secret] = frozenset()  # since the table was read
+        self._ended: Set[Secret] = frozenset()  # that the table, as it was read, need not know of
+        self._heard_at = float("-inf")
         self._said = Seldom()
 
     async def keep_reading(self) -> None:
@@ -109,7 +110,9 @@ class KeyedDoor:
             return
         if keys is not self._keys:
             self._keys, self._signers = keys, _by_prefix(keys.values())
-        self._read_at, self._ended = asked_at, frozenset()
+        self._read_at = asked_at
+        if self._heard_at < asked_at:  # else it may be the table of before
+            self._ended = frozenset()
 
     async def keep_hearing(self) -> None:
         """Hear of secrets that are ended while the table cannot be read, for ever; run as a task."""
@@ -120,11 +123,9 @@ class KeyedDoor:
 
     async def hear(self) -> None:
         """Ask once which secrets hold no more; what was heard before stays where nobody answers."""
-        read_at = self._read_at
         with suppress(QueueUnavailable):  # the other of the two stores: the key is good for `stale_max_s` now
-            heard = await self._told.known() if self._told is not None else frozenset()
-            if read_at == self._read_at:  # else the table has been read meanwhile, and says it
-                self._ended = heard
+            self._ended = await self._told.known() if self._told is not None else frozenset()
+            self._heard_at = time.monotonic()
 
     def admit(self, request: web.Request) -> Credential:
         """The caller's credential. Raises InvalidApiKey, AuthUnavailable."""

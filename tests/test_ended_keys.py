@@ -1,5 +1,6 @@
 """A secret that was ended is refused by a process that cannot read the table of keys, as long as Redis answers."""
 
+import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
@@ -36,10 +37,20 @@ class Table:
     def __init__(self, *keys: OpenedKey) -> None:
         self.keys = {hashlib.sha256(f"mp-{key.prefix}".encode()).digest(): key for key in keys}
         self.is_away = False
+        self.asked, self._answers = asyncio.Event(), asyncio.Event()
+        self._answers.set()
+
+    def hold(self) -> asyncio.Event:
+        """Answer no more before this is set."""
+        self._answers.clear()
+        self.asked.clear()
+        return self._answers
 
     async def all_active(self, now: datetime) -> Mapping[bytes, OpenedKey]:
         if self.is_away:
             raise StoreUnavailable("cut off")
+        self.asked.set()
+        await self._answers.wait()
         return self.keys
 
 
@@ -112,3 +123,39 @@ def test_what_a_change_of_a_key_ends_and_when() -> None:
         "redone": {"newer": timedelta(0), "new": timedelta(hours=1)},
         "both at once": {"newer": timedelta(0), "new": timedelta(0)},
     }
+
+
+async def test_a_table_that_was_asked_for_before_a_secret_was_ended_does_not_let_it_in_again(told: RedisEnded) -> None:
+    table = Table(opened(LAPTOP, "aaaa"))
+    door = KeyedDoor(table, stale_max_s=60, told=told)
+    await door.read()
+    answers = table.hold()
+    reading = asyncio.create_task(door.read())
+    await table.asked.wait()
+    await told.tell({Secret(LAPTOP, "aaaa"): NOW}, NOW)
+    await door.hear()
+    answers.set()  # as the table was before
+    await reading
+    with pytest.raises(InvalidApiKey, match="revoked or rotated"):
+        door.admit(asks("aaaa"))
+    await door.read()
+    assert door.admit(asks("aaaa")).key_id == LAPTOP
+
+
+async def test_what_is_heard_while_an_older_table_comes_holds(told: RedisEnded) -> None:
+    table = Table(opened(LAPTOP, "aaaa"))
+    answers = table.hold()
+
+    class Slow(RedisEnded):
+        async def known(self) -> frozenset[Secret]:
+            answers.set()  # the table, as it was before
+            await reading
+            return await told.known()
+
+    door = KeyedDoor(table, stale_max_s=60, told=Slow("redis://127.0.0.1:1", timeout_s=1))
+    reading = asyncio.create_task(door.read())
+    await table.asked.wait()
+    await told.tell({Secret(LAPTOP, "aaaa"): NOW}, NOW)
+    await door.hear()
+    with pytest.raises(InvalidApiKey, match="revoked or rotated"):
+        door.admit(asks("aaaa"))
