@@ -66,7 +66,7 @@ async def keys(settings: Settings, text: str) -> int:
     if settings.database.url is None or settings.data.dir is None:
         raise ConfigInvalid("database.url or data.dir is not resolved")
     master = await asyncio.to_thread(master_of, settings)
-    redis_url = settings.redis.cache_url or settings.redis.url
+    redis_url = settings.redis.url
     told = RedisEnded(redis_url.get_secret_value(), timeout_s=_TOLD_WITHIN_S) if redis_url is not None else None
     database = await Database.open(settings.database.url.get_secret_value(), NIGHTLY)
     try:

@@ -5,18 +5,24 @@ import hashlib
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
 from aiohttp.test_utils import make_mocked_request
+from pydantic import SecretStr
 
 from memory.adapters.redis_ended import RedisEnded
+from memory.config import Settings
+from memory.config_sections import Data, Redis
 from memory.errors import InvalidApiKey, QueueUnavailable, StoreUnavailable
 from memory.key_table import OpenedKey, Secret, ended
 from memory.stored import ApiKey
+from memory.telemetry import Metrics
 from policies.capability_token import Authority
 from proxy.auth import KeyedDoor
+from proxy.wiring.stores import open_queued
 from tests.valkey_fixture import ValkeyServer
 
 NOW = datetime(2026, 11, 29, 12, tzinfo=UTC)
@@ -159,3 +165,16 @@ async def test_what_is_heard_while_an_older_table_comes_holds(told: RedisEnded) 
     await door.hear()
     with pytest.raises(InvalidApiKey, match="revoked or rotated"):
         door.admit(asks("aaaa"))
+
+
+async def test_it_is_kept_beside_the_queue_for_caches_may_be_evicted(valkey: ValkeyServer, tmp_path: Path) -> None:
+    (tmp_path / "spool").mkdir()
+    redis = Redis(url=SecretStr(valkey.url), cache_url=SecretStr("redis://127.0.0.1:1"))
+    queued = await open_queued(Settings(data=Data(dir=tmp_path), redis=redis), Metrics())
+    try:
+        await queued.ended.tell({Secret(LAPTOP, "aaaa"): NOW}, NOW)
+        assert await queued.ended.known() == {Secret(LAPTOP, "aaaa")}
+    finally:
+        await queued.hand_off.close()
+        for one in (queued.queue, queued.hot_state, queued.rates, queued.ended):
+            await one.close()

@@ -3,7 +3,8 @@
     mp:k:ended   by "key id:prefix of the secret" when it ends, seconds since 1970 by the server's clock
 
 Ids and prefixes, for as long as a process may go on with the keys that it knows; what is older goes when the next is
-told. Raises QueueUnavailable past `timeout_s`.
+told. In the queue's server: one that may evict would forget that a key was revoked. Raises QueueUnavailable past
+`timeout_s`.
 """
 
 from __future__ import annotations

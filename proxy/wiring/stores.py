@@ -131,7 +131,7 @@ async def open_queued(settings: Settings, metrics: Metrics) -> Queued:
         (settings.redis.cache_url or url).get_secret_value(),
         timeout_ms=settings.recall.deadline_ms,  # asked beside recall, which may take as long
     )
-    ended = RedisEnded((settings.redis.cache_url or url).get_secret_value(), timeout_s=REFRESH_S)
+    ended = RedisEnded(url.get_secret_value(), timeout_s=REFRESH_S)
     return Queued(queue, hot_state, rates, ended, hand_off)
 
 

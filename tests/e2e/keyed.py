@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import openai
+from pydantic import SecretStr
 
 from memory.config import settings_from_environ
 from memory.key_command import keys
@@ -38,11 +39,14 @@ class Keyed:
         assert (done.returncode == 0) is ok, done.stdout + done.stderr
         return done
 
-    def act(self, *words: str) -> tuple[int, str, str]:
+    def act(self, *words: str, cache_url: str | None = None) -> tuple[int, str, str]:
         """What `memory-proxy key …` does and says, in this process: the command takes 1.5 s, most of it loading."""
         options = build_parser().parse_args(["key", *words, "--data-dir", str(self.service.data)])
         asked = json.dumps({"act": options.verb, "json": options.json, **options.asks(options)})
         settings = settings_from_environ({"MEMORY_PROXY_SETTINGS": str(self.service.data / "run" / "settings.json")})
+        if cache_url is not None:
+            redis = settings.redis.model_copy(update={"cache_url": SecretStr(cache_url)})
+            settings = settings.model_copy(update={"redis": redis})
         said, warned = io.StringIO(), io.StringIO()
         with (
             contextlib.redirect_stdout(said),

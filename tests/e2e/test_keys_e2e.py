@@ -34,6 +34,7 @@ from tests.service_fixture import frozen
 FACT = "The lighthouse keeper of Norrvik hides the spare key inside the bell."
 QUESTION = "Where does the lighthouse keeper of Norrvik hide the spare key?"
 TELLTALE = "inside the bell"
+NOBODY = "redis://127.0.0.1:1"
 
 
 def refused(call: Any) -> tuple[int, str]:
@@ -90,6 +91,10 @@ def test_redis_is_told_of_secrets_that_are_ended_and_who_cannot_tell_it_says_so(
     _, said, _ = keyed.act("rotate", "told of", "--grace", "0", "--json")
     second = Secret(first.key_id, json.loads(said)["prefix"].removeprefix("mp-"))
     assert {first, second} & asyncio.run(ended()) == {first}
+    _, said, warned = keyed.act("rotate", "told of", "--grace", "0", "--json", cache_url=NOBODY)
+    third = Secret(first.key_id, json.loads(said)["prefix"].removeprefix("mp-"))
+    assert {first, second, third} & asyncio.run(ended()) == {first, second}
+    assert "Redis was not told" not in warned
     with frozen(keyed.service, "valkey-server"):
         code, _, warned = keyed.act("revoke", "told of")
     assert code == 0 and "Redis was not told" in warned
