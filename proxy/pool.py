@@ -233,8 +233,10 @@ async def looked_up(host: str, port: int) -> list[aiohappyeyeballs.AddrInfoType]
     def ask() -> None:
         try:
             found.set_result(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM))
-        except (OSError, UnicodeError) as fault:
+        except OSError as fault:
             found.set_exception(fault)
+        except UnicodeError as fault:  # a part of it is empty or too long
+            found.set_exception(socket.gaierror(socket.EAI_NONAME, f"no name of a machine: {fault}"))
 
     threading.Thread(target=ask, name="upstream-name", daemon=True).start()
     return await asyncio.wrap_future(found)

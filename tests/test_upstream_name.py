@@ -26,3 +26,13 @@ async def test_a_name_that_is_never_resolved_is_refused_within_the_connect_timeo
                 await upstream.send("GET", "/health", [], None)
     finally:
         await upstream.close()
+
+
+@pytest.mark.parametrize("name", ["vllm..svc", "v" * 64])
+async def test_a_name_that_cannot_be_one_is_an_upstream_that_is_not_reached(name: str) -> None:
+    upstream = Upstream(f"http://{name}:1", api_key=None, replace_auth=False, connect_timeout_s=5, keepalive_s=1)
+    try:
+        with pytest.raises(UpstreamUnreachable):
+            await upstream.send("GET", "/health", [], None)
+    finally:
+        await upstream.close()
