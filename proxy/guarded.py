@@ -94,7 +94,8 @@ class GuardedHandler(RequestHandler):
 
     def _close_behind_a_trailer(self, known: int, data: bytes) -> None:
         """Take no request behind a chunked body that may have had a trailer: aiohttp's parser gives its last field to
-        the next request as a header, and through a gateway that may be another client's.
+        the next request as a header, and through a gateway that may be another client's. Where as many wait as may,
+        it holds back what came behind.
         """
         came = islice(self._messages, known, None)
         heard = [body if message.chunked else None for message, body in came if isinstance(message, RawRequestMessage)]
@@ -103,7 +104,7 @@ class GuardedHandler(RequestHandler):
         last = bodies[-1]
         self._chunked = None if last in ended else last
         self._newest = (self._newest + data[-len(_BARE_END) :])[-len(_BARE_END) :]
-        if ended and (ended != [last] or self._newest != _BARE_END):
+        if ended and (ended != [last] or self._newest != _BARE_END or self._buffer_paused):
             self._close = True
 
     def _is_under_way(self) -> bool:
@@ -151,6 +152,9 @@ class GuardedHandler(RequestHandler):
         """
         if isinstance(resp, web.HTTPNotFound):  # of the router, which knows paths: OPTIONS *, CONNECT, http://host
             resp = refusal(NotFound("a request names a path, as /v1/models or /memory/health"))
+        if self._upgraded and self._payload_parser is None and not self._messages and self._message_tail:
+            self._message_tail = b""  # behind a WebSocket that was declined: aiohttp takes it for requests, unseen here
+            resp.force_close()
         is_endless = request.version < HttpVersion11 and resp.content_length is None and not resp._must_be_empty_body
         if is_endless or takes_no_more(self):
             resp.force_close()

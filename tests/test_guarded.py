@@ -12,6 +12,7 @@ from uuid import UUID
 import aiohttp
 import pytest
 from aiohttp import web
+from aiohttp.web_protocol import MAX_MSG_QUEUE_SIZE
 
 from memory.config import load_settings
 from memory.config_sections import Limits
@@ -212,6 +213,7 @@ async def takes_a_body(request: web.Request) -> web.StreamResponse:
 
 CHUNKED = b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n"
 NEXT = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+UPGRADE = NEXT[:-2] + b"Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 BARE, TRAILED = b"2\r\nab\r\n0\r\n\r\n", b"2\r\nab\r\n0\r\nX-T: 0\r\nX-Memory-User: mallory\r\n\r\n"
 
 
@@ -228,6 +230,10 @@ async def says_headers(request: web.Request) -> web.StreamResponse:
         ([CHUNKED, TRAILED[:-9], TRAILED[-9:] + NEXT], [b"ab Host Transfer-Encoding"]),
         ([CHUNKED + TRAILED + CHUNKED + BARE], [b"ab Host Transfer-Encoding"]),
         ([CHUNKED + TRAILED + CHUNKED, BARE], [b"ab Host Transfer-Encoding"]),
+        # So many are taken at once; what the parser holds back of the rest is not seen before they are answered.
+        ([NEXT * (MAX_MSG_QUEUE_SIZE - 1) + CHUNKED + TRAILED + CHUNKED + BARE], [b" Host"]),
+        ([UPGRADE + CHUNKED + TRAILED, NEXT], [b" Host Connection Upgrade"]),
+        ([NEXT + UPGRADE + CHUNKED + TRAILED, NEXT], [b" Host", b" Host Connection Upgrade"]),
         ([CHUNKED + BARE, NEXT], [b"ab Host Transfer-Encoding", b" Host"]),
         ([CHUNKED + BARE[:-3], BARE[-3:], NEXT], [b"ab Host Transfer-Encoding", b" Host"]),
         ([CHUNKED, BARE[-5:], CHUNKED, BARE], [b" Host Transfer-Encoding", b"ab Host Transfer-Encoding"]),
