@@ -60,8 +60,8 @@ PLAYS: Final = re.compile(
 )
 # Without one of these nothing of that is said.
 OF_PLAYING: Final = (
-    "role", "play", "pretend", "believe", "let's act", "story", "tale", "adventure", "scene", "you are", "you're", "you'll", "you will",
-    "you can be", "rollenspiel", "lass uns", "du bist", "du spielst", "jou", "faisons", "tu es", "jug", "hagamos", "vamos", "eres", "serás",
+    "role", "play", "pretend", "believe", "let's act", "lets act", "story", "tale", "adventure", "scene", "you are", "you're", "you'll", "you will",
+    "you can be", "rollenspiel", "lass uns", "du bist", "du spielst", "jou", "faisons", "tu es", "jug", "juego de rol", "hagamos", "vamos", "eres", "serás",
     "扮演", "演", "当", "當", "ロールプレイ", "ごっこ",
 )  # fmt: skip
 OF_ANNOUNCING: Final = (

@@ -219,6 +219,8 @@ PLAY = "Let's play: I am the patient, you are the doctor."
         PLAY,
         "You are a hotel receptionist and I'm a guest with a complaint.",
         "Can we roleplay a job interview?",
+        "Lets act: I am the pirate.",
+        "Juego de rol: yo soy el paciente.",
         "let's write a story together. I am Captain Flint",
         "Du bist der Arzt und ich bin der Patient.",
         "你当老师，我当学生。",

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from policies import fact_introduced, fact_patterns_prose, fact_patterns_team, fact_patterns_time
+from policies import fact_introduced, fact_patterns_prose, fact_patterns_team, fact_patterns_time, fact_talk_words
 from policies.fact_material import MATERIAL
+from policies.fact_talk import _has_any
 from policies.fact_worded import Worded, first_at, lowered, worded
 
 INTRODUCED = (
@@ -43,6 +44,16 @@ def test_whatever_value_is_found_has_a_digit_or_its_words(kind: int, data: st.Da
 @settings(max_examples=60, deadline=None)
 def test_whatever_runs_somewhere_has_a_link(text: str) -> None:
     assert fact_patterns_team._LINKS.search(text)
+
+
+@pytest.mark.parametrize("opens", ["PLAYS", "ANNOUNCES"])
+@given(data=st.data())
+@settings(max_examples=60, deadline=None)
+def test_whatever_opens_a_play_or_announces_a_text_has_a_word_of_it(opens: str, data: st.DataObject) -> None:
+    needs = {"PLAYS": fact_talk_words.OF_PLAYING, "ANNOUNCES": fact_talk_words.OF_ANNOUNCING}
+    text = data.draw(st.from_regex(getattr(fact_talk_words, opens)))
+
+    assert _has_any(text, needs[opens])
 
 
 @pytest.mark.parametrize(
