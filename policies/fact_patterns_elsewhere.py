@@ -73,7 +73,7 @@ _OPENERS: Final = word_set(
     "wie was comment que cómo como qué folgende folgenden folgender folgendes texte phrase lettre article message mail"
     " siguiente siguientes spiel spiele verhalte antworte tu tue du joue jouez fais faites comporte agis actúa finge"
     " compórtate responde eres ahora haz resume age atue aja imagine você és fai fingi comportati agisci immagina sei"
-    " doe gedraag speel je hoe"
+    " doe gedraag speel je hoe come"
 )
 _OPENED: Final = re.compile(
     r"(?:wie sagt man|was (?:heißt|bedeutet)|comment (?:dit-on|on dit|dire)|que (?:veut dire|signifie)|c[óo]mo se dice"

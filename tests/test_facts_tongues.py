@@ -82,7 +82,7 @@ def test_what_people_say_of_themselves_is_learnt(text: str, expected: list[tuple
         "Escreva um conto: Meu nome é Ana e moro em Lisboa.", "Traduza: Meu nome é Ana.", "Você é um pirata. Meu nome é Jack.", "No meu sonho, moro em Paris.",
         "Non abito a Roma.", "Abito a Roma?", "Secondo mio padre abito a Roma.", "Mia madre dice: abito a Roma.", "Forse, abito a Roma.", "Se abito a Roma, pago di più.",
         "I miei amici sono simpatici e sono di Roma.", "Sono d'accordo.", "Sono stanca.", "Lavoro da casa.", "Lavoro di notte.", "Mi piace questo.", "Mi piace la tua risposta.", "Non mi piace il calcio.",
-        "Un abito a righe.", "Mio fratello abita a Berlino e lavora per BMW.", "Scrivi una mail: Mi chiamo Anna e abito a Roma.", "Ho 10 anni di esperienza.", "Abito in Via Roma 3.",
+        "Un abito a righe.", "Mio fratello abita a Berlino e lavora per BMW.", "Scrivi una mail: Mi chiamo Anna e abito a Roma.", "Ho 10 anni di esperienza.", "Abito in Via Roma 3.", "Come si dice in inglese:\nVivo a Roma.",
         "Ik woon niet in Utrecht.", "Woon ik in Utrecht?", "Mijn baas zegt, ik woon in Utrecht.", "Stel, ik woon in Utrecht.", "Als ik in Utrecht woon, is het duur.", "Ik hou van dat.", "Ik hou niet van kaas.",
         "Ik werk voor vrienden.", "Ik ben 5 jaar jonger.", "Zij woont in Utrecht en werkt bij Bol.", "Schrijf een verhaal: Ik heet Daan en ik woon in Utrecht.", "Je bent een piraat. Ik heet Jack.",
         "Wir wohnen nicht in Bonn.", "Wenn wir in Bonn wohnen, fahre ich Rad.", "Wir sind nach Rom gefahren.", "Wir leben in Frieden.", "Wohnen wir in Bonn?",
