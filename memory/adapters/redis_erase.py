@@ -4,7 +4,8 @@
     mp:h:alive:<process>         set while the process lives, ALIVE_S
     mp:h:{erasure}:ok:<round>    by process: how many of the forgotten ids it still held, before it let go of them
 
-Queue and cache may be two servers. Every call raises QueueUnavailable.
+Queue and cache may be two servers. Who lives is said in the queue's: one that may evict would forget a process, and an
+erasure not wait for it. Every call raises QueueUnavailable.
 """
 
 from __future__ import annotations
@@ -53,19 +54,19 @@ class RedisErase:
     async def say_alive(self, process: str) -> None:
         """This process must confirm what is announced from now on."""
         with faults("say alive"):
-            await self._cache.execute_command("SET", f"mp:h:alive:{process}", 1, "EX", ALIVE_S)
+            await self._queue.execute_command("SET", f"mp:h:alive:{process}", 1, "EX", ALIVE_S)
 
     async def say_gone(self, process: str) -> None:
         """This process holds nothing any more."""
         with faults("say gone"):
-            await self._cache.execute_command("DEL", f"mp:h:alive:{process}")
+            await self._queue.execute_command("DEL", f"mp:h:alive:{process}")
 
     async def living(self) -> set[str]:
         """The processes that live."""
         with faults("list processes"):
             return {
                 raw.decode().rpartition(":")[2]
-                async for raw in self._cache.scan_iter(match="mp:h:alive:*", count=_SCANNED)
+                async for raw in self._queue.scan_iter(match="mp:h:alive:*", count=_SCANNED)
             }
 
     async def announce(self, message: bytes) -> None:
