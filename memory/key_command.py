@@ -195,6 +195,7 @@ async def _revoke(here: Here) -> int:
     key, tenant = await _meant(here)
     act = await _acted(here, key.tenant_id, tenant, key.key_id, "key.revoke")
     if not await here.store.revoke_api_key(key.tenant_id, key.key_id, here.now, act):
+        await _tell(here, key, key)  # Redis may have been away when it was revoked
         raise KeyRefused(f"mp-{key.prefix} ({key.name}) is revoked already")
     await _tell(here, key, act.key)
     if here.asked["json"]:

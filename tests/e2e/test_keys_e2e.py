@@ -98,6 +98,10 @@ def test_redis_is_told_of_secrets_that_are_ended_and_who_cannot_tell_it_says_so(
     with frozen(keyed.service, "valkey-server"):
         code, _, warned = keyed.act("revoke", "told of")
     assert code == 0 and "Redis was not told" in warned
+    assert third not in asyncio.run(ended())
+    code, _, warned = keyed.act("revoke", "told of")
+    assert code == 1 and "is revoked already" in warned
+    assert third in asyncio.run(ended())
 
 
 @pytest.mark.parametrize(
