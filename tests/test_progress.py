@@ -104,7 +104,10 @@ def test_a_receipt_is_json_from_its_first_column(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr("time.sleep", lambda _: None)
     planned = whole({"counts": {"turns": 2}, "sample_ids": [], "confirm": "c"})
     waits = whole({"status": "running", "step": "waiting for every process", "id": "e1"})
-    with answering(planned, None, waits, waits, whole({"counts": {"turns": 2}, "complete": True, "id": "e1"})) as url, terminal() as shown:
+    with (
+        answering(planned, None, waits, waits, whole({"counts": {"turns": 2}, "complete": True, "id": "e1"})) as url,
+        terminal() as shown,
+    ):
         assert main(["forget", "--user", "ada", "--yes", "--url", url]) == 0
         assert shown.rows()[0] == "{"
 
