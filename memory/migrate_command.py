@@ -50,10 +50,10 @@ async def migrated(settings: Settings) -> None:
         if served != url:
             await same_database(url, served)
         await admits(served)
-        if not await keeps_prepared(served):
-            raise StartFailed(f"database.url leads through a pooler that loses what was prepared; remedy: {POOLER}")
     if settings.data.dir is not None and await data_directory(url) == settings.data.dir / "pg":
         await after_a_killed_one(url)
+    elif settings.database.url is not None and not await keeps_prepared(settings.database.url.get_secret_value()):
+        raise StartFailed(f"database.url leads through a pooler that loses what was prepared; remedy: {POOLER}")
     await settle(settings, url)
     await _opened(settings)
     await _claimed(settings)

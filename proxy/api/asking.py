@@ -46,7 +46,8 @@ from proxy.identity import NAME_CHARS_TOLD, TIME, Ask, Credential, identify, rfc
 SESSION_CHARS_MAX: Final = 256
 # Bound of a body that is read whole, in bytes. An import is not: it is read line by line.
 BODY_BYTES_MAX: Final = 1_048_576
-_UUID: Final = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}", re.ASCII)
+ID_FORM: Final = "[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
+_ID: Final = re.compile(ID_FORM)
 _LOST_PLUS: Final = re.compile(r" (\d\d:\d\d)$", re.ASCII)
 M = TypeVar("M", bound=BaseModel)
 
@@ -182,9 +183,14 @@ def id_in_path(request: web.Request, what: str) -> UUID:
     return as_id(request.match_info["id"], what)
 
 
+def is_id(text: str) -> bool:
+    """Whether a text has the form of an id."""
+    return _ID.fullmatch(text) is not None
+
+
 def as_id(raw: str, what: str, param: str | None = None) -> UUID:
     """A text as an id. Raises NotFound for what is none."""
-    if _UUID.fullmatch(raw) is None:
+    if not is_id(raw):
         raise NotFound(f"there is no such {what} in this scope", param=param)
     return UUID(raw)
 

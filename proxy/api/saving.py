@@ -8,7 +8,6 @@ open meanwhile. Raises NotFound, TooLarge, Unprocessable, StoreUnavailable.
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -27,7 +26,7 @@ from policies.injection.judge import Origin
 from policies.labels import Integrity, Sensitivity, within_ceiling
 from policies.persona import BUILT_IN, rendered, style_of
 from policies.text import storable
-from proxy.api.asking import Caller
+from proxy.api.asking import Caller, is_id
 from proxy.api.checkpoint_words import require_own_seen
 from proxy.api.conversation_parts import Words
 from proxy.api.entity_words import taken_along
@@ -41,7 +40,6 @@ from proxy.api.vectors import vectors_of, windows_of
 from proxy.gated import require_readable, sees
 
 EXTRACTOR: Final = "checkpoint/1"
-_ID: Final = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _LINES: Final[tuple[tuple[Part, str], ...]] = (("goal", "goals"), ("task", "tasks"), ("entity", "entities"))
 _NAMED: Final[tuple[tuple[Part, str, frozenset[str]], ...]] = (
     ("fact", "memories", frozenset({"semantic", "episodic", "procedural"})),
@@ -165,8 +163,8 @@ class Saving:
         if asked.notes.strip():
             said.append(("notes", "notes", asked.notes))
         lines = [(part, member, line.strip()) for part, member in _LINES for line in getattr(asked, member)]
-        selected = [UUID(line) for part, _, line in lines if part == "entity" and _ID.fullmatch(line)]
-        said += [one for one in lines if one[2] and not (one[0] == "entity" and _ID.fullmatch(one[2]))]
+        selected = [UUID(line) for part, _, line in lines if part == "entity" and is_id(line)]
+        said += [one for one in lines if one[2] and not (one[0] == "entity" and is_id(one[2]))]
         origin: Origin = "own" if integrity is Integrity.USER else "model"
         role = "user" if integrity is Integrity.USER else "assistant"
         texts = await asyncio.to_thread(lambda: [self._cleaned(member, text, origin) for _, member, text in said])

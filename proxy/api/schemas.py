@@ -15,7 +15,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from memory.audit import Decision
 from memory.shared import SharedTo
-from proxy.api.asking import to_rfc3339
+from proxy.api.asking import ID_FORM, to_rfc3339
 from proxy.identity import TIME, rfc3339
 
 CONTENT_CHARS_MAX = 500_000
@@ -55,11 +55,10 @@ def matching(pattern: str, expected: str) -> AfterValidator:
     return AfterValidator(checked)
 
 
-_ID = "[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 Id = Annotated[
     str,
-    matching(_ID, "an id, like 01a205db-37d7-7a8d-8300-d7d3ca9ec6e8"),
-    WithJsonSchema({"type": "string", "pattern": f"^{_ID}$"}),
+    matching(ID_FORM, "an id, like 01a205db-37d7-7a8d-8300-d7d3ca9ec6e8"),
+    WithJsonSchema({"type": "string", "pattern": f"^{ID_FORM}$"}),
 ]
 
 
