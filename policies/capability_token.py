@@ -126,6 +126,15 @@ def read(token: str) -> Token:
     return Token(found[1], found[2], head, tuple(caveats), signature, tuple(_caveat(part) for part in caveats))
 
 
+def refuse_two_values(caveats: Sequence[Caveat]) -> None:
+    """Raises TokenRefused where the caveats name two users, projects, agents or sessions: whatever its key is, such a
+    token is refused.
+    """
+    for name in _NAMES:
+        if len({getattr(one, name) for one in caveats} - {None}) > 1:
+            raise TokenRefused(f"it names two values of {name}")
+
+
 def is_signed(token: Token, root: bytes) -> bool:
     """Whether this key, and whoever narrowed it since, made the token. In constant time for its length."""
     return hmac.compare_digest(_signature(root, token.head, token.parts), token.signature)

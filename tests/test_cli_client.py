@@ -27,6 +27,7 @@ from memory.__main__ import _parser
 from memory.config import Settings, write_private
 from memory.erasure.receipt import signed
 from memory.master import RECEIPTS, load_or_create_master_key, master_key
+from policies.api_key import PREFIX_BYTES, SECRET_BYTES, secret_of
 from proxy.__main__ import main
 from proxy.cli import forget, redact, reembed
 from proxy.cli.parser import build_parser
@@ -617,6 +618,26 @@ def test_an_empty_name_is_not_taken_for_none(
         with started("chat", "-m", "Hello?", "--model", "m", "--session", "", "--url", url) as process:
             assert process.wait(60) == 1
     assert b'"as_of": ""' in asked[0] and b"\r\nX-Memory-Session: \r\n" in asked[1]
+
+
+@pytest.mark.parametrize(
+    "words", [("sessions", ""), ("memories", "", "--delete"), ("tasks", "show", ""), ("replay", "")]
+)
+def test_an_empty_id_is_no_path_of_something_else(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    asked: list[bytes] = []
+    with answering(whole({"data": []}), asked) as url:
+        assert main([*words, "--url", url]) == 1
+    assert asked == []
+    assert "is given and empty" in capsys.readouterr().err
+
+
+def test_no_token_is_made_that_names_two_users(capsys: pytest.CaptureFixture[str]) -> None:
+    key = secret_of(bytes(PREFIX_BYTES), bytes(SECRET_BYTES))
+    assert main(["key", "token", "--from", key, "--user", "ada"]) == 0
+    token = capsys.readouterr().out.strip()
+    assert main(["key", "token", "--from", token, "--user", "ada", "--session", "main"]) == 0
+    assert main(["key", "token", "--from", token, "--user", "eve"]) == 1
+    assert "two values of user" in capsys.readouterr().err
 
 
 def test_a_file_whose_name_is_not_utf_8_is_sent(tmp_path: Path) -> None:

@@ -17,8 +17,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.hygiene import keep_measuring
+from memory.hygiene import Inspection, keep_measuring
 from memory.telemetry import Metrics
+from memory.write.redact import Redactor
 from policies.hygiene import (
     Evidence,
     Kept,
@@ -35,6 +36,7 @@ from policies.hygiene import (
     repeats,
     words_key,
 )
+from proxy.cli.hygiene_report import as_json, as_text
 
 NOW = datetime(2026, 11, 22, tzinfo=UTC)
 MONTH = timedelta(days=30)
@@ -275,3 +277,9 @@ async def test_who_measures_no_longer_shows_no_figure_any_more() -> None:
     task.cancel()
     with contextlib.suppress(asyncio.CancelledError):
         await task
+
+
+def test_of_no_facts_none_is_told_to_be_valid() -> None:
+    inspection = Inspection(Redactor([]), now=NOW, unused_after=timedelta(days=1), examples=0)
+    said = as_text(as_json(inspection, Redactor([]), show=False))
+    assert "facts with a valid span none; 0 memories" in said

@@ -74,7 +74,7 @@ def scope_headers(options: argparse.Namespace) -> dict[str, str]:
     """
     key = os.environ.get(KEY_VARIABLE, "").strip() if options.key is None else options.key
     headers = {
-        f"X-Memory-{name.capitalize()}": quoted(value)
+        f"X-Memory-{name.capitalize()}": _escaped(value)
         for name in ("user", "project", "agent")
         if (value := getattr(options, name)) is not None
     }
@@ -86,8 +86,16 @@ def scope_headers(options: argparse.Namespace) -> dict[str, str]:
 
 
 def quoted(name: str) -> str:
-    """A name or an id as a part of a path, or a header; one that is not UTF-8 is the service's to refuse."""
-    return quote(name, safe="", errors="surrogateescape")
+    """A name or an id as a part of a path; one that is not UTF-8 is the service's to refuse. Raises CallFailed for an
+    empty one, as a variable that was never set gives: its path is that of something else.
+    """
+    if not name:
+        raise CallFailed("a name or an id is given and empty: say it, or leave it out")
+    return _escaped(name)
+
+
+def _escaped(said: str) -> str:
+    return quote(said, safe="", errors="surrogateescape")
 
 
 def _address(url: str) -> str:

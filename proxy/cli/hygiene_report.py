@@ -129,9 +129,10 @@ def as_text(told: Mapping[str, Any]) -> str:
     lines = [f"{'':<{_WIDTH}}{'count':>8}{'of':>9}{'share':>9}"]
     lines += [f"{one['rate']:<{_WIDTH}}{one['count']:>8}{one['of']:>9}{one['share']:>9.2%}" for one in told["rates"]]
     spans = told["facts_with_a_valid_span"]
+    valid = f"{spans['share']:.2%}" if told["facts"] else "none"
     lines += [
         "",
-        f"junk + duplicate {told['junk_or_duplicate']:.2%}; facts with a valid span {spans['share']:.2%}; "
+        f"junk + duplicate {told['junk_or_duplicate']:.2%}; facts with a valid span {valid}; "
         f"{told['memories']} memories that recall may show, {told['facts']} facts",
     ]
     for rate in told["rates"]:

@@ -26,6 +26,8 @@ from policies.capability_token import (
     TokenRefused,
     attenuated,
     minted,
+    read,
+    refuse_two_values,
     root_of,
 )
 from policies.key_limits import Overflow
@@ -164,6 +166,7 @@ def _token(source: str, options: argparse.Namespace) -> str:
         models=None if options.model is None else frozenset(options.model),
     )
     if source.startswith(MARK):
+        refuse_two_values((*read(source).caveats, caveat))
         return attenuated(source, caveat)
     prefix = prefix_of(source)
     if prefix is None:

@@ -25,6 +25,8 @@ TEACHES: Final = """\
 A task is recalled when a question is about it, with how it stands; a prompt has it as a statement, quoted as data.
 """
 PATH: Final = "/memory/v1/tasks"
+_GRAPH_TASKS_MAX: Final = 1_000
+"""As many open tasks as a graph has, and a page of the list."""
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -93,8 +95,13 @@ def _change(client: Client, options: argparse.Namespace) -> Any:
     return client.send("PATCH", _one(options), given, version=known["version"])
 
 
-def _graph(client: Client, _options: argparse.Namespace) -> Any:
-    return client.get(f"{PATH}/graph")
+def _graph(client: Client, options: argparse.Namespace) -> Any:
+    """The API's answer; for people with what the tasks are called, by id."""
+    graph = client.get(f"{PATH}/graph")
+    if options.json:
+        return graph
+    tasks = client.get(PATH, {"limit": _GRAPH_TASKS_MAX, "status": "open"})["data"]
+    return {**graph, "titles": {one["id"]: one["title"] for one in tasks}}
 
 
 def _one(options: argparse.Namespace) -> str:
@@ -110,8 +117,10 @@ def _told(verb: str, answer: Mapping[str, Any]) -> Iterable[str]:
     elif verb == "history":
         yield from (f"{one['at'][:19]}  {_moved(one)}" for one in answer["data"])
     elif verb == "graph":
-        yield from (f"ready    {one}" for one in answer["ready"])
-        yield from (f"waiting  {one}  for {', '.join(wanted)}" for one, wanted in answer["waiting"].items())
+        titles = answer["titles"]
+        yield from (f"ready    {one}  {titles.get(one, '')}" for one in answer["ready"])
+        for one, wanted in answer["waiting"].items():
+            yield f"waiting  {one}  {titles.get(one, '')}  (waits for {', '.join(wanted)})"
     elif verb == "delete":
         yield deleted(answer["id"], answer)
     else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from typing import Any
@@ -295,7 +296,8 @@ def test_the_command_line_adds_moves_and_shows(service: Service, user: str) -> N
 
     one = run("add", TIMBER).split()[0]
     assert "queued" in run("list") and TIMBER in run("list")
-    assert run("graph") == f"ready    {one}\n"
+    assert run("graph") == f"ready    {one}  {TIMBER}\n"
+    assert set(json.loads(run("graph", "--json"))) == {"order", "ready", "waiting"}
     assert "running" in run("move", one, "running")
     run("change", one, "--notes", "Oak.")
     assert [line[21:] for line in run("history", one).splitlines()] == [
@@ -305,6 +307,7 @@ def test_the_command_line_adds_moves_and_shows(service: Service, user: str) -> N
     ]
     two = run("add", JETTY, "--input", "The plan.", "--status", "blocked", "--session", "harbour").split()[0]
     assert "blocked" in run("change", two, "--needs", one, "--notes", "In May.")
+    assert run("graph") == f"waiting  {two}  {JETTY}  (waits for {one})\n"
     shown = run("show", two)
     assert f"(waits for {one})" in shown and "notes: In May.\ninput: The plan.\n" in shown
     assert JETTY in run("list", "--session", "harbour") and TIMBER not in run("list", "--session", "harbour")
