@@ -32,7 +32,10 @@ from memory.config import Settings
 HOT_BYTES: Final = 256 << 20
 POLL_S: Final = 0.2
 WORKS_S: Final = 60.0
-_HELD: Final = "SELECT count(*) FROM lane_leases WHERE lane LIKE 'live-%' AND expires_at > clock_timestamp()"
+_HELD: Final = """
+SELECT count(*) FROM lane_leases l JOIN lane_workers w USING (holder)
+WHERE l.lane LIKE 'live-%' AND w.expires_at > clock_timestamp()
+"""
 _FIELD: Final = re.compile(r"^(VmRSS|VmHWM):\s+(\d+) kB", re.MULTILINE)
 Say = Callable[[str], None]
 

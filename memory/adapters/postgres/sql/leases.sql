@@ -28,11 +28,11 @@ WHERE expires_at > clock_timestamp()
   AND expires_at < clock_timestamp() + make_interval(secs => $1) + interval '10 minutes';
 
 -- name: lanes_now
--- Who holds which of these lanes; a lane nobody ever held has no row. Whoever beats holds what it holds: a lane that its
--- worker commits to is not prolonged. An end too far ahead is none, as for workers_alive.
+-- Who holds which of these lanes; a lane nobody ever held has no row. Whoever beats holds what it holds, whatever end it
+-- was taken with. An end of a worker's time too far ahead is none, as for workers_alive.
 -- $1 lanes text[], $2 ttl_s float8
 -- Uses: lane_leases_pkey, lane_workers_pkey. Rows: lane, holder, fence, live.
-SELECT l.lane, l.holder, l.fence, l.expires_at BETWEEN n.now AND n.latest OR w.expires_at BETWEEN n.now AND n.latest AS live
+SELECT l.lane, l.holder, l.fence, coalesce(w.expires_at BETWEEN n.now AND n.latest, false) AS live
 FROM (SELECT clock_timestamp() AS now, clock_timestamp() + make_interval(secs => $2) + interval '10 minutes' AS latest) n
 CROSS JOIN lane_leases l
 LEFT JOIN lane_workers w ON w.holder = l.holder
