@@ -118,6 +118,29 @@ async def test_lanes_with_unfinished_entries_are_told_from_those_that_wait_or_ar
     assert await queue.unfinished(lanes) == set()
 
 
+async def test_one_command_looks_for_what_is_unfinished_in_all_lanes(queue: RedisQueue, valkey: ValkeyServer) -> None:
+    """A worker asks every two seconds; one for each of 128 lanes was most of what an idle server was asked."""
+    client = connect(valkey.url)
+    try:
+        await queue.unfinished(lane_names(LANES))
+        await client.config_resetstat()
+        assert await queue.unfinished(lane_names(LANES)) == set()
+        asked = await client.info("commandstats")
+    finally:
+        await client.aclose()
+    assert asked.get("cmdstat_eval", {}).get("calls") == 1
+
+
+async def test_what_is_no_lane_is_a_fault_and_no_lane_without_anything(queue: RedisQueue, valkey: ValkeyServer) -> None:
+    client = connect(valkey.url)
+    try:
+        await client.set("mp:q:{live-00}", "text")
+    finally:
+        await client.aclose()
+    with pytest.raises(QueueUnavailable, match="WRONGTYPE"):
+        await queue.unfinished(lane_names(LANES))
+
+
 async def test_an_attempt_given_back_is_not_counted(queue: RedisQueue) -> None:
     await queue.put(an_entry())
     [delivery] = await queue.take([the_lane()], count=1, block_ms=0)

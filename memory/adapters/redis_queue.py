@@ -284,10 +284,19 @@ class RedisQueue:
         never prepared, or went with the server's data, has nothing.
         """
         with faults("look for unfinished entries"):
-            replies = await self._each("XPENDING", lanes)
-            _raise_but("NOGROUP", replies)
-        counts = [0 if isinstance(reply, Exception) else reply["pending"] for reply in replies]
-        return {lane for lane, count in zip(lanes, counts, strict=True) if count}
+            pipe = self._client.pipeline(transaction=False)
+            groups = self._by_question(lanes)
+            for some in groups:
+                pipe.execute_command("EVAL", redis_scripts.HELD, len(some), *map(_key, some), _GROUP)
+            replies = await pipe.execute(raise_on_error=False) if groups else []
+            for reply in replies:
+                if isinstance(reply, Exception):  # in the server's words: redis-py would put the script before them
+                    raise reply
+        return {some[place - 1] for some, places in zip(groups, replies, strict=True) for place in places}
+
+    def _by_question(self, lanes: Sequence[str]) -> list[Sequence[str]]:
+        """Lanes that one script may look at: all of them, where the server is no cluster."""
+        return [[lane] for lane in lanes] if isinstance(self._client, Cluster) else [lanes] if lanes else []
 
     async def reclaim(self, lane: str, *, count: int) -> list[Delivery]:
         """What was taken and not finished, oldest first; the caller holds the lane's lease.
@@ -399,7 +408,7 @@ class RedisQueue:
         lanes = await self._known_lanes()
         with faults("depth"):
             pipe = self._client.pipeline(transaction=False)
-            for some in [[lane] for lane in lanes] if isinstance(self._client, Cluster) else [lanes]:
+            for some in self._by_question(lanes):
                 keys = [key for lane in some for key in (_key(lane), _dead_key(lane))]
                 pipe.execute_command("EVAL", redis_scripts.STAT, len(keys), *keys, _GROUP)
             stats = [row for rows in await pipe.execute() for row in rows]

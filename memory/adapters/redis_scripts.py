@@ -78,6 +78,21 @@ end
 return rows
 """
 
+# KEYS lanes: in a cluster one, else all; ARGV group. The places among them, from 1 on, of those from which something
+# was taken that is not finished. A lane without the group has nothing.
+HELD: Final = """
+local places = {}
+for i = 1, #KEYS do
+  local held = redis.pcall('XPENDING', KEYS[i], ARGV[1])
+  if held.err then
+    if not string.find(held.err, 'NOGROUP', 1, true) then return held end
+  elseif held[1] > 0 then
+    places[#places + 1] = i
+  end
+end
+return places
+"""
+
 # KEYS dead; ARGV limit, the last entry looked at, the first. Id, exchange, tenant, reason, attempts of the newest dead
 # letters between: never the envelope.
 DEAD: Final = """
