@@ -490,6 +490,37 @@ async def test_one_look_is_for_all_lanes_and_only_those_with_something_unfinishe
         await queue.close()
 
 
+class Listening(RedisQueue):
+    """A queue that keeps of each read whether it waits for an entry, and how many came."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url, lanes=LANES)
+        self.reads: list[tuple[bool, int]] = []
+
+    async def take(self, lanes: Sequence[str], *, count: int, block_ms: int) -> list[Delivery]:
+        found = await super().take(lanes, count=count, block_ms=block_ms)
+        self.reads.append((block_ms > 0, len(found)))
+        return found
+
+
+async def test_a_read_that_waited_in_vain_is_followed_by_one_that_waits(
+    valkey: ValkeyServer, leases: SharedLeases, store: FencedStore
+) -> None:
+    """Two reads of all lanes in between, which found nothing, were half of what an idle worker did."""
+    queue = Listening(valkey.url)
+    try:
+        async with working(queue, leases, store.handle), asyncio.timeout(20):
+            for _ in range(2):
+                while queue.reads[-3:] != [(True, 0)] * 3:
+                    await asyncio.sleep(0.05)
+                queue.reads.clear()
+                await queue.put_all([an_entry(), an_entry(3, "bulk")])
+                await until_depth(queue, is_empty)
+        assert len(store.stored) == 4
+    finally:
+        await queue.close()
+
+
 async def test_a_worker_goes_on_when_the_queue_has_lost_everything(
     queue: RedisQueue, valkey: ValkeyServer, leases: SharedLeases, store: FencedStore
 ) -> None:

@@ -181,6 +181,7 @@ class Worker:
         self._bulk_owed = 0.0
         self._entry_bytes = float(_FIRST_BYTES)
         self._solo = True
+        self._nothing_waits = False  # the read before this round waited for an entry in vain
         self._lanes_look_s = asyncio.get_running_loop().time() + LANES_EACH_S
         self._nag = Nag()
         self._wait_nag = Nag()
@@ -218,6 +219,7 @@ class Worker:
 
     async def _set_going(self) -> bool:
         """Give free hands something to do. False when there is nothing, or no free hand."""
+        nothing_waits, self._nothing_waits = self._nothing_waits, False
         bulk_busy = sum(lane.bulk for lane in self._busy.values())
         if len(self._busy) - bulk_busy + min(bulk_busy, self._bulk_busy_max) >= self._lanes_busy_max:
             return False
@@ -227,6 +229,8 @@ class Worker:
         for lane in ready:
             if lane.reclaim and not lane.lost and await self._reclaim(lane):
                 return True
+        if nothing_waits:  # what came since is read by the next read that waits, at once
+            return False
         live = [lane for lane in ready if not lane.bulk and not lane.reclaim]
         bulk = [lane for lane in ready if lane.bulk and not lane.reclaim] if bulk_busy < self._bulk_busy_max else []
         if bulk and self._bulk_owed >= 1:
@@ -297,7 +301,8 @@ class Worker:
         clean = [lane for lane in held if not lane.reclaim and now_s >= lane.not_before_s]
         paused_s = min((lane.not_before_s - now_s for lane in held if lane.not_before_s > now_s), default=PAUSE_S_MAX)
         if clean:
-            await self._take_group(clean, block_ms=max(1, min(_BLOCK_MS, int(paused_s * 1000))))
+            block_ms = max(1, min(_BLOCK_MS, int(paused_s * 1000)))
+            self._nothing_waits = not await self._take_group(clean, block_ms=block_ms)
         else:
             await _pause(stop, min(_IDLE_POLL_S, paused_s))
 
