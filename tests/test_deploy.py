@@ -261,6 +261,22 @@ def test_answers_that_fail_wake_somebody_whoever_failed() -> None:
     assert rule["labels"]["severity"] == "page" and 'route!="own"' in rule["expr"]
 
 
+@pytest.mark.parametrize("where", ["DegradedShare", "Memories and tokens placed, each request"])
+def test_requests_with_memory_off_are_no_part_of_what_memory_is_judged_by(where: str) -> None:
+    """Beside completions of an editor nine of ten chats went on without memory, and the share stayed below its bound."""
+    for query in (query for at, query in QUERIES if at == where):
+        (all_of_them,) = re.findall(r"/ sum.*\(rate\(memory_proxy_memory_status_total\{([^}]*)\}", query)
+        assert 'status!="off"' in all_of_them
+
+
+def test_a_service_whose_queue_another_ones_workers_empty_is_not_stuck() -> None:
+    """Services of one store share its queue: the workers of one may store all of it, and the others store none."""
+    (rule,) = (rule for rule in RULES if rule["alert"] == "WorkerStuck")
+    waits, found, _ = rule["expr"].partition(" unless ")
+    oldest = "memory_proxy_queue_oldest_seconds"
+    assert found and waits == f"max by (instance) ({oldest} - {oldest} offset 10m) > 570"
+
+
 def test_the_nightly_run_that_is_overdue_is_run_by_what_the_runbook_says() -> None:
     """Without --now the command shows the last run and starts none."""
     (rule,) = (rule for rule in RULES if rule["alert"] == "ConsolidationOverdue")
@@ -269,17 +285,20 @@ def test_the_nightly_run_that_is_overdue_is_run_by_what_the_runbook_says() -> No
 
 
 def test_what_is_wrong_with_a_part_of_the_memories_is_seen_by_an_alert() -> None:
-    """Each sample is of another part: one that is clean would reset the hour for which it must be so."""
+    """Each sample is of another part: one that is clean would reset the hour for which it must be so. Who leaves the
+    measuring to another says NaN, and an average over one NaN is NaN: nothing was seen for six hours.
+    """
     (rule,) = (rule for rule in RULES if rule["alert"] == "HygieneBad")
-    uses = re.findall(r"(\w*)\(?memory_proxy_hygiene_ratio\{[^}]*\}(\[\w+\])?", rule["expr"])
-    assert uses == [("avg_over_time", "[6h]")] * 2
+    uses = re.findall(r"(\w*)\(\(memory_proxy_hygiene_ratio\{[^}]*\} >= 0\)(\[[\w:]+\])?", rule["expr"])
+    assert uses == [("avg_over_time", "[6h:1m]")] * 2
+    assert rule["expr"].count("memory_proxy_hygiene_ratio") == 2
 
 
 def test_junk_and_duplicates_are_added_up_as_the_page_adds_them_up() -> None:
     """Four in a hundred of each are eight that are not worth keeping."""
     assert "hygiene `junk` + `duplicate` above .05" in (DEPLOY.parent / "docs" / "metrics.md").read_text()
     (rule,) = (rule for rule in RULES if rule["alert"] == "HygieneBad")
-    both = 'sum by (instance) (avg_over_time(memory_proxy_hygiene_ratio{rate=~"junk|duplicate"}[6h]))'
+    both = 'sum by (instance) (avg_over_time((memory_proxy_hygiene_ratio{rate=~"junk|duplicate"} >= 0)[6h:1m]))'
     assert f'label_replace( {both}, "rate", "junk or duplicate", "", "") > 0.05' in rule["expr"]
 
 

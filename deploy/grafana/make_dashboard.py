@@ -66,6 +66,9 @@ def gauge(metric: str, how: str = "max", by: str = "") -> str:
     return f'{how}{f" by ({by})" if by else ""} ({PREFIX}{metric}{{instance=~"$instance"}})'
 
 
+WITH_MEMORY: Final = rate("memory_status_total", matching='status!="off"')
+
+
 ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
     (
         "Requests",
@@ -155,10 +158,10 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
             Panel(
                 "Memories and tokens placed, each request",
                 "short",
-                "What an average chat completion was newly given.",
+                "What an average chat completion with memory on was newly given.",
                 (
-                    ("memories", share(rate("injected_memories_total"), rate("memory_status_total"))),
-                    ("tokens", share(rate("injected_tokens_total"), rate("memory_status_total"))),
+                    ("memories", share(rate("injected_memories_total"), WITH_MEMORY)),
+                    ("tokens", share(rate("injected_tokens_total"), WITH_MEMORY)),
                 ),
             ),
             Panel(
