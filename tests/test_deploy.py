@@ -263,7 +263,7 @@ def test_answers_that_fail_wake_somebody_whoever_failed() -> None:
 
 @pytest.mark.parametrize("where", ["DegradedShare", "Memories and tokens placed, each request"])
 def test_requests_with_memory_off_are_no_part_of_what_memory_is_judged_by(where: str) -> None:
-    """Beside completions of an editor nine of ten chats went on without memory, and the share stayed below its bound."""
+    """Beside many completions of an editor all chats went on without memory, and the share stayed below its bound."""
     for query in (query for at, query in QUERIES if at == where):
         (all_of_them,) = re.findall(r"/ sum.*\(rate\(memory_proxy_memory_status_total\{([^}]*)\}", query)
         assert 'status!="off"' in all_of_them
