@@ -347,6 +347,7 @@ def test_an_answer_that_cannot_be_read_is_told_in_a_line(
         ("memories", "m", "--undelete"),
         ("preferences",),
         ("tasks", "list"),
+        ("tasks", "graph"),
         ("tasks", "show", "t"),
         ("entities", "list"),
         ("documents", "list"),
@@ -835,6 +836,12 @@ def test_the_graph_is_no_task(verb: tuple[str, ...], capsys: pytest.CaptureFixtu
     with answering(whole({"order": [], "ready": [], "waiting": {}})) as url:
         assert main(["tasks", verb[0], "graph", *verb[1:], "--url", url]) == 1
     assert "graph is no id of a task" in capsys.readouterr().err
+
+
+def test_an_empty_list_of_another_program_is_no_graph(capsys: pytest.CaptureFixture[str]) -> None:
+    with answering(whole({"data": []})) as url:
+        assert main(["tasks", "graph", "--url", url]) == 1
+    assert "'ready' is missing" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("words", [("--confirm",), ("review", "--reject"), ("--delete",), ("review", "--undelete")])

@@ -98,10 +98,10 @@ def _change(client: Client, options: argparse.Namespace) -> Any:
 def _graph(client: Client, options: argparse.Namespace) -> Any:
     """The API's answer; for people with what the tasks are called, by id."""
     graph = client.get(f"{PATH}/graph")
-    if options.json:
-        return graph
-    tasks = client.get(PATH, {"limit": _GRAPH_TASKS_MAX, "status": "open"})["data"]
-    return {**graph, "titles": {one["id"]: one["title"] for one in tasks}}
+    if not options.json:
+        tasks = client.get(PATH, {"limit": _GRAPH_TASKS_MAX, "status": "open"})["data"]
+        graph["titles"] = {one["id"]: one["title"] for one in tasks}
+    return graph
 
 
 def _one(options: argparse.Namespace) -> str:
