@@ -10,6 +10,7 @@ import re
 import socket
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import threading
 import uuid
@@ -310,6 +311,36 @@ def test_a_stranger_that_answers_every_path_with_json_is_not_taken_for_the_servi
         server.shutdown()
     assert finding.level == "FAIL", finding
     assert str(server.server_port) in finding.mend
+
+
+@pytest.mark.parametrize(
+    ("options", "prefix", "plain"),
+    [
+        ("'--prefix=/root/.pyenv/versions/3.11.7' '--enable-shared'", "/root/.pyenv/versions/3.11.7", True),
+        (
+            "'--prefix=/home/ada/.pyenv/versions/3.13.0' '--enable-optimizations' '--with-lto'",
+            "/home/ada/.pyenv",
+            False,
+        ),
+        (
+            "'--build=x86_64-linux-gnu' '--enable-loadable-sqlite-extensions' '--enable-optimizations'",
+            "/usr/local",
+            False,
+        ),
+        ("'--enable-shared' '--prefix=/usr' '--with-system-ffi'", "/usr", False),  # Debian's says it elsewhere
+        (None, "/opt/python", False),
+        ("", "/opt/python", False),
+    ],
+)
+def test_an_interpreter_that_was_compiled_without_profiles_is_told(
+    options: str | None, prefix: str, plain: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sysconfig, "get_config_var", lambda _: options)
+    monkeypatch.setattr(sys, "base_prefix", prefix)
+    (found,) = check_machine.python()
+    assert (found.level, "without optimisation" in found.found, bool(found.mend)) == (
+        ("warn", True, True) if plain else ("ok", False, False)
+    )
 
 
 def test_little_memory_is_a_warning(tmp_path: Path) -> None:
