@@ -159,6 +159,7 @@ def figures(name: str, report: Report) -> str:
     about = [str(report["at"])[:10]] if report.get("at") else []
     if machine:
         about.append(f"{machine.get('cpus', '?')} cores, load {machine.get('load_before', '?')} before")
+        about += [f"Python {machine['python']}"] if "python" in machine else []
     settings = ", ".join(f"{key} {value}" for key, value in (report.get("settings") or {}).items() if value is not None)
     head = "; ".join([*about, *([settings] if settings else [])])
     return (f"Measured {head}.\n\n" if head else "") + table(lines_of(name, report)) + "\n"
