@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import subprocess
 import sys
 import time
@@ -343,8 +344,9 @@ async def test_a_live_entry_does_not_wait_for_a_long_import(
         await until_depth(queue, is_empty)
 
 
-async def test_two_workers_share_the_live_lanes(postgres: TestDatabase) -> None:
-    """Else one stores all that is said, and the other waits for an import."""
+async def test_two_workers_share_the_live_lanes(postgres: TestDatabase, caplog: pytest.LogCaptureFixture) -> None:
+    """Else one stores all that is said, and the other waits for an import. That a second one starts warns nobody."""
+    caplog.set_level(logging.INFO, "memory.write.lanes")
     database = await Database.open(postgres.app)
     try:
         shared = Leases(database)
@@ -358,6 +360,9 @@ async def test_two_workers_share_the_live_lanes(postgres: TestDatabase) -> None:
         assert all(names == sorted(names, key=lambda name: name.startswith("bulk")) for names in lanes)
     finally:
         await database.close()
+    (said,) = caplog.records
+    assert (said.levelname, said.getMessage().count("fence")) == ("INFO", 16)
+    assert said.getMessage().startswith("lanes given to another worker: ")
 
 
 async def test_two_workers_never_work_on_one_lane_and_lose_nothing_when_one_stops(
@@ -689,6 +694,20 @@ async def test_a_lane_that_was_another_s_between_two_beats_is_ours_anew_under_it
     (after,) = held
     assert (before.lost, after.lost, after.reclaim) == (True, False, True)
     assert after.fence == leases.held[the_lane()][1] != before.fence
+
+
+async def test_lanes_that_were_taken_from_who_slept_are_warned_of_in_one_line(
+    leases: SharedLeases, caplog: pytest.LogCaptureFixture
+) -> None:
+    held = HeldLanes(leases, "w1", lane_names(LANES), 0.03, NoMeter())
+    await held.beat()
+    for lane in lane_names(LANES):
+        leases.seize(lane, "another")
+    await asyncio.sleep(0.04)
+    await held.beat()
+    (said,) = caplog.records
+    assert (said.levelname, said.getMessage().count("fence")) == ("WARNING", len(lane_names(LANES)))
+    assert said.getMessage().startswith("lanes lost: no sign of life of this worker came in time: ")
 
 
 async def test_a_lease_is_over_here_no_later_than_in_the_store_that_was_slow_to_give_it(leases: SharedLeases) -> None:

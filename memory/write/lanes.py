@@ -131,14 +131,12 @@ class HeldLanes:
         except Exception as exc:  # noqa: BLE001 - the worker loop; without a beat its lanes are dropped
             self._nag.say("waiting for the store that leases lanes", exc)
             if asyncio.get_running_loop().time() + self._ttl_s / 3 >= self._until_s:
-                for lane in list(self._lanes.values()):
-                    self.drop(lane)
+                self._drop(list(self._lanes.values()), late=True)
             return
         self._nag.reset()
+        late = asked_s >= self._until_s
         self._until_s = asked_s + self._ttl_s
-        for lane in list(self._lanes.values()):
-            if held.get(lane.name) != lane.fence:
-                self.drop(lane)
+        self._drop([lane for lane in self._lanes.values() if held.get(lane.name) != lane.fence], late=late)
         for name, fence in held.items():
             if name not in self._lanes:
                 self._lanes[name] = Lane(name, fence)
@@ -146,9 +144,23 @@ class HeldLanes:
 
     def drop(self, lane: Lane) -> None:
         """It is not ours any more: nothing of it is acknowledged, its task ends, and it stays away until that has."""
+        self._drop([lane], late=True)
+
+    def _drop(self, lanes: Sequence[Lane], *, late: bool) -> None:
+        """These are not ours any more. Said in one line, a warning where our lease ran out: that another worker is
+        given its share is in order.
+        """
+        lost = [lane for lane in lanes if not lane.lost]
+        if lost:
+            names = ", ".join(f"{lane.name} (fence {lane.fence})" for lane in lost)
+            said = "lost: no sign of life of this worker came in time" if late else "given to another worker"
+            log.log(logging.WARNING if late else logging.INFO, "lanes %s: %s", said, names)
+        for lane in lanes:
+            self._let_go(lane)
+
+    def _let_go(self, lane: Lane) -> None:
         if not lane.lost:
             self._meter.count("lane_lost")
-            log.warning("lane %s (fence %d) is lost", lane.name, lane.fence)
         lane.lost = True
         if lane.task is not None and lane.task is not asyncio.current_task():
             lane.task.cancel()
