@@ -68,10 +68,10 @@ class World:
     def looks(self, bounds: OutsideBounds | None = None, **lists: Sequence[str]) -> Outside:
         reach = Reach(ports=(self.web.port,), **{name: tuple(rules) for name, rules in lists.items()})
         parts = OutsideParts(
-            search=SearxngSearch(f"http://127.0.0.1:{self.service.port}", wall_s=1),
+            search=SearxngSearch(f"http://127.0.0.1:{self.service.port}", wall_s=10),
             fetcher=WebFetcher(
                 reach,
-                FetchBounds(page_bytes_max=50_000, head_s=1, total_s=3),
+                FetchBounds(page_bytes_max=50_000, head_s=10, total_s=20),
                 resolve=self.names,
                 is_allowed_ip=is_here,
             ),
@@ -238,7 +238,7 @@ async def _silent(writer: asyncio.StreamWriter) -> None:
 async def test_past_its_time_what_is_there_is_given(world: World) -> None:
     slow = world.page("/slow", _silent, "slow.example.org")
     world.finds(slow, world.page("/a"))
-    gained = await world.looks(OutsideBounds(total_s=3)).look(ASKER, NEWS, NOTHING)
+    gained = await world.looks(OutsideBounds(total_s=5)).look(ASKER, NEWS, NOTHING)
     assert [page.title for page in gained.pages] == ["/a"]
     assert gained.missed == (Missed(slow, "too_slow"),)
     world.service.scripts = Everywhere(_silent)
