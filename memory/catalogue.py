@@ -331,8 +331,17 @@ class CaptureMetrics:
         self.captures_lost = Counter(
             "memory_proxy_captures_lost_total", "Envelopes that neither queue nor spool nor memory took.", registry=own
         )
-        self.hand_off = Counter(
-            "memory_proxy_hand_off_total", "What the hand-off of envelopes did.", ["what"], registry=own
+        self.hand_off = _begun(
+            Counter("memory_proxy_hand_off_total", "What the hand-off of envelopes did.", ["what"], registry=own),
+            "queued",
+            "spooled",
+            "undurable",
+            "put_failed",
+            "spool_failed",
+            "drained",
+            "adopted",
+            "spool_damaged",
+            "dropped",
         )
         self.queue_entries = Gauge(
             "memory_proxy_queue_entries",

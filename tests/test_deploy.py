@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import yaml
@@ -16,6 +16,7 @@ import yaml
 from memory.catalogue import Stage
 from memory.config import Settings
 from memory.telemetry import Metrics
+from memory.write.extraction import Done
 from proxy.cli.parser import build_parser
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
@@ -316,6 +317,23 @@ def test_what_happens_once_is_seen_by_an_alert() -> None:
 def test_a_fault_of_ours_in_the_memory_worker_is_seen_by_an_alert() -> None:
     """The page said so of a counter that no rule watched."""
     assert any('memory_proxy_work_total{what="unforeseen"}' in rule["expr"] for rule in RULES)
+
+
+def test_a_spool_that_the_disk_has_damaged_is_seen_by_an_alert() -> None:
+    """Of six acknowledged exchanges five were stored, and nothing said so but a line of the log."""
+    (rule,) = (rule for rule in RULES if 'memory_proxy_hand_off_total{what="spool_damaged"}' in rule["expr"])
+    assert rule["labels"]["severity"] == "page"
+
+
+def test_a_model_that_takes_no_facts_out_is_seen_by_an_alert() -> None:
+    """After extract.defer_max_s the rules take what waits, so that none of it grows: of 173 exchanges a model was asked
+    about it took no fact out of any, and nothing said so.
+    """
+    (rule,) = (rule for rule in RULES if re.search(r'extractions_total\{outcome=~"[^"]*late', rule["expr"]))
+    taken, of_all = re.findall(r'extractions_total\{outcome(=~|!~)"([a-z_|]+)"\}', rule["expr"])
+    assert taken[0] == "=~" and {"late", "refused", "unusable"} <= set(taken[1].split("|"))
+    assert of_all == ("!~", "unavailable|fault"), "tries that come again are no exchanges"
+    assert set(f"{taken[1]}|{of_all[1]}".split("|")) <= {*get_args(Done), "unavailable", "fault"}
 
 
 def test_the_scrape_asks_for_the_metrics_where_the_service_listens() -> None:
