@@ -15,7 +15,7 @@ from typing import Final, Generic, Literal, TypeVar, get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from policies.overload import Rung
+from policies.overload import LADDER, Rung
 
 _LONG_SECONDS: Final = (0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0)
 _SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)
@@ -41,14 +41,23 @@ Stage = Literal[
     "search",
     "capture",
 ]
+_CHECKPOINTS: Final = ("saved", "changed", "branched", "loaded", "deleted", "placed", "cut", "missing")
+_TASKS: Final = ("added", "changed", "deleted", "undeleted")
+_ARTIFACTS: Final = ("added", "reused", "changed", "captioned", "linked", "deleted", "undeleted")
+_ENTITIES: Final = ("added", "changed", "merged", "split", "deleted", "undeleted", "related", "unrelated")
+_PERSONAS: Final = ("saved", "changed", "deleted", "placed", "missing")
+_CONSOLIDATED: Final = (  # memory.consolidation.STEPS
+    *("expired", "superseded", "duplicates", "repeated", "evidence", "summaries", "episodes"),
+    *("compressed", "unused", "bound", "pruned", "past", "review"),
+)
 InLedger = Literal["placed", "kept", "withdrawn"]
 Generation = Literal["0", "1", "2"]
 Label = TypeVar("Label", bound=str)
 
 
 def _begun(counter: Counter, *values: str) -> Counter:
-    """A counter whose series stand at 0 from the start: `increase` does not see the first of a series that was absent,
-    and an alert would miss what happens once."""
+    """A counter whose series stand at 0 from the start: neither `rate` nor `increase` sees the first of a series that
+    was absent, and alerts and panels would miss what happens once."""
     for value in values:
         counter.labels(value)
     return counter
@@ -273,24 +282,31 @@ class LoadMetrics:
             registry=own,
             multiprocess_mode="livemax",
         )
-        self.overload_steps = Counter(
+        steps = Counter(
             "memory_proxy_overload_steps_total", "Steps on the ladder of recall because of load.", ["to"], registry=own
         )
-        self.recalls_shed = Counter(
+        self.overload_steps = _begun(steps, "down", "up")
+        shed = Counter(
             "memory_proxy_recalls_shed_total",
             "Requests that had less of memory because of load.",
             ["what"],
             registry=own,
         )
-        self.checkpoints = Counter(
+        self.recalls_shed = _begun(shed, "place", *LADDER[1:])
+        checkpoints = Counter(
             "memory_proxy_checkpoints_total", "What was done with checkpoints.", ["what"], registry=own
         )
-        self.tasks = Counter("memory_proxy_tasks_total", "What was done with tasks.", ["what"], registry=own)
-        self.artifacts = Counter("memory_proxy_artifacts_total", "What was done with files.", ["what"], registry=own)
-        self.entities = Counter(
+        self.checkpoints = _begun(checkpoints, *_CHECKPOINTS)
+        tasks = Counter("memory_proxy_tasks_total", "What was done with tasks.", ["what"], registry=own)
+        self.tasks = _begun(tasks, *_TASKS)
+        artifacts = Counter("memory_proxy_artifacts_total", "What was done with files.", ["what"], registry=own)
+        self.artifacts = _begun(artifacts, *_ARTIFACTS)
+        entities = Counter(
             "memory_proxy_entities_total", "What was done with people and things.", ["what"], registry=own
         )
-        self.personas = Counter("memory_proxy_personas_total", "What was done with personas.", ["what"], registry=own)
+        self.entities = _begun(entities, *_ENTITIES)
+        personas = Counter("memory_proxy_personas_total", "What was done with personas.", ["what"], registry=own)
+        self.personas = _begun(personas, *_PERSONAS)
         pauses = Histogram(
             "memory_proxy_gc_pause_seconds",
             "How long the garbage collector stopped a proxy worker, by generation.",
@@ -363,7 +379,7 @@ class WriteMetrics:
 
     def __init__(self, own: CollectorRegistry) -> None:
         work = Counter("memory_proxy_work_total", "What the worker loop did.", ["what"], registry=own)
-        self.work = _begun(work, "stored", "unforeseen")
+        self.work = _begun(work, "stored", "transient", "poison", "buried", "lane_lost", "unforeseen")
         self.write_seconds = Histogram(
             "memory_proxy_write_seconds", "Write path by step.", ["step"], registry=own, buckets=_SECONDS
         )
@@ -453,9 +469,10 @@ class UpkeepMetrics:
             registry=own,
             multiprocess_mode="mostrecent",
         )
-        self.consolidated = Counter(
+        consolidated = Counter(
             "memory_proxy_consolidated_total", "Rows that consolidation changed, by step.", ["step"], registry=own
         )
+        self.consolidated = _begun(consolidated, *_CONSOLIDATED)
         self.consolidation_seconds = Gauge(
             "memory_proxy_consolidation_seconds",
             "Time of the last consolidation, by step.",

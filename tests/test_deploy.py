@@ -15,8 +15,10 @@ import yaml
 
 from memory.catalogue import Stage
 from memory.config import Settings
+from memory.consolidation import STEPS
 from memory.telemetry import Metrics
 from memory.write.extraction import Done
+from policies.overload import LADDER
 from proxy.cli.parser import build_parser
 
 DEPLOY = Path(__file__).parent.parent / "deploy"
@@ -317,6 +319,31 @@ def test_what_happens_once_is_seen_by_an_alert() -> None:
 def test_a_fault_of_ours_in_the_memory_worker_is_seen_by_an_alert() -> None:
     """The page said so of a counter that no rule watched."""
     assert any('memory_proxy_work_total{what="unforeseen"}' in rule["expr"] for rule in RULES)
+
+
+@pytest.mark.parametrize(
+    "metric",
+    ["checkpoints", "tasks", "artifacts", "entities", "personas", "hand_off", "work", "overload_steps"],
+)
+def test_what_is_done_once_is_seen_on_the_dashboard(metric: str) -> None:
+    """`rate` does not see the first of a series that was absent: of a checkpoint, a persona, a task, a file and an
+    entity, each the first of its service, the panel showed none.
+    """
+    exposed = Metrics().exposition().decode()
+    page = (DEPLOY.parent / "docs" / "metrics.md").read_text()
+    (row,) = (line for line in page.splitlines() if line.startswith(f"| `memory_proxy_{metric}_total`"))
+    done = re.findall(r"`(\w+)`", row.split("|")[4])
+    assert len(done) >= 2
+    for one in done:
+        assert re.search(rf'^memory_proxy_{metric}_total{{\w+="{one}"}} 0\.0$', exposed, re.MULTILINE), one
+
+
+def test_the_rows_of_the_first_night_and_the_first_that_was_shed_are_seen_on_the_dashboard() -> None:
+    exposed = Metrics().exposition().decode()
+    for series in [f'consolidated_total{{step="{step}"}}' for step in STEPS] + [
+        f'recalls_shed_total{{what="{what}"}}' for what in ("place", *LADDER[1:])
+    ]:
+        assert f"\nmemory_proxy_{series} 0.0\n" in exposed
 
 
 def test_a_spool_that_the_disk_has_damaged_is_seen_by_an_alert() -> None:

@@ -40,6 +40,11 @@ def rate(metric: str, by: str = "", matching: str = "") -> str:
     return f"sum{f' by ({by})' if by else ''} (rate({PREFIX}{metric}{chosen}[$__rate_interval]))"
 
 
+def seldom(metric: str, by: str) -> str:
+    """The same of what is done now and then in many ways: those alone that were."""
+    return f"{rate(metric, by)} > 0"
+
+
 def counted(metric: str, by: str) -> str:
     """Within the time that is shown, whatever was started again in it."""
     return f'sum by ({by}) (increase({PREFIX}{metric}{{instance=~"$instance"}}[$__range]))'
@@ -243,11 +248,11 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 "ops",
                 "Saved, changed, branched, deleted; placed in a prompt, cut since too long, asked for and not there.",
                 (
-                    ("checkpoint {{what}}", rate("checkpoints_total", "what")),
-                    ("persona {{what}}", rate("personas_total", "what")),
-                    ("task {{what}}", rate("tasks_total", "what")),
-                    ("file {{what}}", rate("artifacts_total", "what")),
-                    ("entity {{what}}", rate("entities_total", "what")),
+                    ("checkpoint {{what}}", seldom("checkpoints_total", "what")),
+                    ("persona {{what}}", seldom("personas_total", "what")),
+                    ("task {{what}}", seldom("tasks_total", "what")),
+                    ("file {{what}}", seldom("artifacts_total", "what")),
+                    ("entity {{what}}", seldom("entities_total", "what")),
                 ),
             ),
             Panel(
@@ -429,7 +434,10 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 "Consolidated",
                 "ops",
                 "Rows that consolidation changed, and ended sessions told.",
-                (("{{step}}", rate("consolidated_total", "step")), ("told: {{what}}", rate("episodes_total", "what"))),
+                (
+                    ("{{step}}", seldom("consolidated_total", "step")),
+                    ("told: {{what}}", seldom("episodes_total", "what")),
+                ),
             ),
         ),
     ),
