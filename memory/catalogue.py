@@ -23,7 +23,8 @@ _SECONDS: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0
 _STAGE_SECONDS: Final = (1e-4, 2.5e-4, 5e-4, 1e-3, 2.5e-3, 5e-3, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10, 60)
 # What an exchange waits until it is found again: the worker's 20 ms to the hours of a store that was away.
 _LAG_SECONDS: Final = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 1800.0, 7200.0)
-_STALENESS_SECONDS: Final = (0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 10.0)
+# Confirmed before the question's vector was there: 1.00 to 1.02 s where the bound is 1 s, and p99 was said to be 2.3.
+_STALENESS_SECONDS: Final = (0.001, 0.01, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0, 1.1, 1.25, 1.5, 2.5, 10.0)
 
 # Of a chat request, in their order; `embed` and `search` lie inside `recall`, `capture` inside `hold`.
 Stage = Literal[

@@ -174,6 +174,7 @@ def test_a_number_is_red_where_it_is_a_fault_and_nowhere_else() -> None:
         if panel["type"] == "stat"
     }
     assert steps == {
+        "Since the last consolidation": [(None, "green"), (172_800, "red")],
         "Hot scopes held": [(None, "green")],
         "Erasures that wait": [(None, "green"), (1, "red")],
         "Foreign canaries": [(None, "green"), (1, "red")],
@@ -344,6 +345,43 @@ def test_the_rows_of_the_first_night_and_the_first_that_was_shed_are_seen_on_the
         f'recalls_shed_total{{what="{what}"}}' for what in ("place", *LADDER[1:])
     ]:
         assert f"\nmemory_proxy_{series} 0.0\n" in exposed
+
+
+def test_seconds_of_a_step_do_not_stand_beside_the_hours_since_the_last_run() -> None:
+    """Of a day since the run, its steps of a tenth of a second were a line at the bottom."""
+    for panel in PANELS:
+        asked = [target["expr"] for target in panel["targets"]]
+        assert len(asked) == 1 or not any("time()" in one for one in asked), panel["title"]
+
+
+def test_the_run_that_ended_longest_ago_is_the_one_that_is_shown() -> None:
+    """Of two services on stores of their own the newer run hid that the other's was overdue."""
+    (query,) = (query for where, query in QUERIES if where == "Since the last consolidation")
+    assert query == 'time() - (min (memory_proxy_consolidation_end_seconds{instance=~"$instance"} > 0))'
+
+
+@pytest.mark.parametrize(
+    ("title", "words"),
+    [
+        ("First byte of vLLM", "of an answer that is not streamed, all the time"),
+        ("Working contexts", "of each session the first one"),
+        ("Requests that lacked the store or the ledger", "which is no fault"),
+        ("Staleness of hot scopes", "at most, the time that the question's vector took"),
+    ],
+)
+def test_a_panel_names_what_else_makes_its_values_large(title: str, words: str) -> None:
+    """p99 of the first byte was 247 ms before a model that began at once, 37 % of the contexts were rebuilt and a fifth
+    of the requests were said to lack the ledger while nothing was away.
+    """
+    (panel,) = (panel for panel in PANELS if panel["title"] == title)
+    assert words in panel["description"]
+
+
+def test_an_index_that_is_a_little_older_than_its_bound_is_not_shown_as_of_seconds() -> None:
+    """A quantile lies within a bucket: 1.02 s were shown as 2.3 where the next bound behind 1 was 2.5."""
+    metrics = Metrics()
+    metrics.scope_staleness_seconds.observe(1.02)
+    assert '\nmemory_proxy_scope_staleness_seconds_bucket{le="1.1"} 1.0\n' in metrics.exposition().decode()
 
 
 def test_a_spool_that_the_disk_has_damaged_is_seen_by_an_alert() -> None:

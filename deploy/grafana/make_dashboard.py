@@ -34,10 +34,14 @@ class Panel:
     red_from: int | None = None
 
 
+def chosen(matching: str = "") -> str:
+    """The instances that were chosen, and of their series those that match."""
+    return f'{{instance=~"$instance"{", " + matching if matching else ""}}}'
+
+
 def rate(metric: str, by: str = "", matching: str = "") -> str:
     """Per second, summed."""
-    chosen = f'{{instance=~"$instance"{", " + matching if matching else ""}}}'
-    return f"sum{f' by ({by})' if by else ''} (rate({PREFIX}{metric}{chosen}[$__rate_interval]))"
+    return f"sum{f' by ({by})' if by else ''} (rate({PREFIX}{metric}{chosen(matching)}[$__rate_interval]))"
 
 
 def seldom(metric: str, by: str) -> str:
@@ -47,7 +51,7 @@ def seldom(metric: str, by: str) -> str:
 
 def counted(metric: str, by: str) -> str:
     """Within the time that is shown, whatever was started again in it."""
-    return f'sum by ({by}) (increase({PREFIX}{metric}{{instance=~"$instance"}}[$__range]))'
+    return f"sum by ({by}) (increase({PREFIX}{metric}{chosen()}[$__range]))"
 
 
 def share(part: str, whole: str) -> str:
@@ -68,7 +72,7 @@ def quantile(q: float, metric: str, by: str = "", matching: str = "") -> str:
 
 def gauge(metric: str, how: str = "max", by: str = "") -> str:
     """A gauge over the instances."""
-    return f'{how}{f" by ({by})" if by else ""} ({PREFIX}{metric}{{instance=~"$instance"}})'
+    return f"{how}{f' by ({by})' if by else ''} ({PREFIX}{metric}{chosen()})"
 
 
 WITH_MEMORY: Final = rate("memory_status_total", matching='status!="off"')
@@ -133,7 +137,8 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
             Panel(
                 "First byte of vLLM",
                 "s",
-                "From sending upstream to the first byte of its answer: vLLM's queue and prefill.",
+                "From sending upstream to the first byte of its answer: vLLM's queue and prefill; of an answer that is "
+                "not streamed, all the time that vLLM takes to make it.",
                 tuple((f"p{p}", quantile(p / 100, "stage_seconds", matching='stage="upstream"')) for p in (50, 99)),
                 width=12,
             ),
@@ -172,7 +177,8 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
             Panel(
                 "Staleness of hot scopes",
                 "s",
-                "Age of a scope's last confirmation when used; never above recall.scope_staleness_max_ms.",
+                "Age of a scope's last confirmation when used: recall.scope_staleness_max_ms and, at most, the time "
+                "that the question's vector took.",
                 tuple((f"p{p}", quantile(p / 100, "scope_staleness_seconds")) for p in (50, 99)),
             ),
             Panel(
@@ -424,11 +430,16 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
             Panel(
                 "Consolidation",
                 "s",
-                "Time of the last nightly run by step, and how long ago it ended.",
-                (
-                    ("{{step}}", gauge("consolidation_seconds", "max", "step")),
-                    ("ended ago", f"time() - ({gauge('consolidation_end_seconds')} > 0)"),
-                ),
+                "Time of the last nightly run by step.",
+                (("{{step}}", gauge("consolidation_seconds", "max", "step")),),
+            ),
+            Panel(
+                "Since the last consolidation",
+                "s",
+                "How long ago the nightly run ended; where none has, since when it is waited for. Red from two days.",
+                (("ended ago", f"time() - (min ({PREFIX}consolidation_end_seconds{chosen()} > 0))"),),
+                stat=True,
+                red_from=172_800,
             ),
             Panel(
                 "Consolidated",
@@ -451,15 +462,17 @@ ROWS: Final[tuple[tuple[str, tuple[Panel, ...]], ...]] = (
                 tuple((f"p{p}", quantile(p / 100, "write_seconds", matching='step="store"')) for p in (50, 95, 99)),
             ),
             Panel(
-                "Store and ledger faults seen by requests",
+                "Requests that lacked the store or the ledger",
                 "reqps",
-                "Chat completions whose memory lacked Postgres (store), or what stood in them (ledger).",
+                "Chat completions whose memory lacked Postgres (store), or the ledger: what stood in them could "
+                "not be read, or they have all of the memory they may have (a share of the window), which is no fault.",
                 (("{{reason}}", rate("memory_status_total", "reason", 'reason=~"store|ledger"')),),
             ),
             Panel(
                 "Working contexts",
                 "ops",
-                "held: as Redis had it; advanced; rebuilt from Postgres, which is dearer: Redis lost or evicted it.",
+                "held: as Redis had it; advanced; rebuilt from Postgres, which is dearer: of each session the first "
+                "one, of others because Redis lost or evicted it.",
                 (("{{how}}", rate("working_contexts_total", "how")),),
             ),
             Panel(
