@@ -436,12 +436,13 @@ class ExtractionMetrics:
     """Facts by a model, beside the lanes."""
 
     def __init__(self, own: CollectorRegistry) -> None:
-        self.extractions = Counter(
+        extractions = Counter(
             "memory_proxy_extractions_total",
             "Exchanges that waited for a model, by what came of it.",
             ["outcome"],
             registry=own,
         )
+        self.extractions = _begun(extractions, "fault")
         self.extraction_dropped = Counter(
             "memory_proxy_extraction_dropped_total",
             "Facts that a model named and that do not hold, by reason.",

@@ -318,8 +318,12 @@ def test_what_happens_once_is_seen_by_an_alert() -> None:
 
 
 def test_a_fault_of_ours_in_the_memory_worker_is_seen_by_an_alert() -> None:
-    """The page said so of a counter that no rule watched."""
-    assert any('memory_proxy_work_total{what="unforeseen"}' in rule["expr"] for rule in RULES)
+    """The page said so of two counters that no rule watched. A store that refused the facts of four exchanges was eight
+    faults in half a minute, and who is taken six times is given up.
+    """
+    (rule,) = (rule for rule in RULES if rule["alert"] == "WorkFailed")
+    for counted in ('memory_proxy_work_total{what="unforeseen"}', 'memory_proxy_extractions_total{outcome="fault"}'):
+        assert f"increase({counted}[1h])" in rule["expr"]
 
 
 @pytest.mark.parametrize(
